@@ -1,0 +1,49 @@
+# `make` alone lists the targets.
+GOLANGCI_VERSION := v2.15.0
+TOOLS := $(CURDIR)/.tools
+SERVERS := $(TOOLS)/servers
+
+.DEFAULT_GOAL := help
+.PHONY: $(SERVERS) help run build deps test test-long bench lint generate fmt
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## start orderd with nothing else installed: SQLite, in-process Redis and broker, sandbox gateway
+	go run ./cmd/orderd
+
+build: ## build ./orderd
+	CGO_ENABLED=0 go build -trimpath -o orderd ./cmd/orderd
+
+deps: $(SERVERS) ## install the servers that tests start (Debian, root): MariaDB, Redis, RabbitMQ, Chromium
+	$(SERVERS) -install
+
+test: $(SERVERS) ## run every test against real servers, with the race detector
+	$(SERVERS) -rabbitmq -- go test -race -timeout 20m ./...
+
+test-long: export ROUNDS = 200
+test-long: $(SERVERS) ## the same, each race repeated 200 times
+	$(SERVERS) -rabbitmq -- go test -race -timeout 120m ./...
+
+bench: $(SERVERS) ## measure orderd and the raw-SQL floor in one run
+	$(SERVERS) -- go test -run '^$$' -bench . -benchtime 1x ./bench/...
+
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) ## gofmt, vet and golangci-lint
+	@test -z "$$(gofmt -l .)" || { echo "not gofmt'ed:"; gofmt -l .; exit 1; }
+	go vet ./...
+	go vet -tags failpoint ./...
+	$< run ./...
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+generate: ## write the generated parts: diagrams, tables, references
+	go generate ./...
+
+fmt: ## format the code
+	gofmt -w .
+
+# Built and then run, rather than `go run`, which would not pass a signal on.
+$(SERVERS):
+	@go build -o $@ ./internal/testenv/cmd/servers

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"orderd/internal/httpapi"
+)
+
+// Settings are all flags of all commands. A flag wins over its environment variable, that over the default.
+type Settings struct {
+	Addr       string `default:"127.0.0.1:8080" env:"ORDERD_ADDR" help:"Address of the API."`
+	OpsAddr    string `default:"127.0.0.1:8081" env:"ORDERD_OPS_ADDR" help:"Address of /metrics and /debug/pprof."`
+	PublicURL  string `env:"ORDERD_PUBLIC_URL" help:"Where gateways reach the API, for callbacks. Default: the bound address."`
+	DataDir    string `default:"./orderd-data" env:"ORDERD_DATA_DIR" help:"Files of the embedded mode: database, secrets, the sandbox's journal."`
+	DBDSN      string `name:"db-dsn" env:"ORDERD_DB_DSN" help:"MySQL or MariaDB: user:password@tcp(host:3306)/orderd. Empty: embedded SQLite."`
+	RedisAddrs string `env:"ORDERD_REDIS_ADDRS" help:"Redis, host:port. Empty: in this process."`
+
+	JWTSecret    string `name:"jwt-secret" env:"ORDERD_JWT_SECRET" help:"HS256 secret of bearer tokens, 32 bytes or more."`
+	JWTPublicKey string `name:"jwt-public-key" env:"ORDERD_JWT_PUBLIC_KEY" help:"PEM file of the RS256 or ES256 key of bearer tokens, instead of the secret."`
+	JWTIssuer    string `name:"jwt-issuer" env:"ORDERD_JWT_ISSUER" help:"Issuer that tokens must have."`
+
+	Gateway              string `default:"sandbox" enum:"sandbox" env:"ORDERD_GATEWAY" help:"Payment gateway of orders that name none."`
+	MerchantID           string `default:"m-orderd" env:"ORDERD_MERCHANT_ID" help:"Who we are at the sandbox gateway."`
+	SandboxAddr          string `default:"127.0.0.1:8082" env:"ORDERD_SANDBOX_ADDR" help:"Address of the built-in sandbox gateway."`
+	SandboxURL           string `env:"ORDERD_SANDBOX_URL" help:"A sandbox gateway elsewhere; the built-in one does not start then."`
+	SandboxAPIKey        string `name:"sandbox-api-key" env:"ORDERD_SANDBOX_API_KEY" help:"What we call the sandbox gateway with."`
+	SandboxWebhookSecret string `env:"ORDERD_SANDBOX_WEBHOOK_SECRET" help:"What it signs its callbacks with: whsec_<base64>."`
+
+	PayTimeout     time.Duration `default:"15m" env:"ORDERD_PAY_TIMEOUT" help:"An order that is not paid for so long expires."`
+	CloseGrace     time.Duration `default:"5m" env:"ORDERD_CLOSE_GRACE" help:"How long expiry waits for an unreachable gateway."`
+	WorkerInterval time.Duration `default:"1s" env:"ORDERD_WORKER_INTERVAL" help:"Pause between two rounds of a background worker."`
+	StageCommit    string        `default:"together" enum:"together,each" env:"ORDERD_STAGE_COMMIT" help:"Commit the local stages of an order together, or each."`
+	BatchSize      int           `default:"128" env:"ORDERD_BATCH_SIZE" help:"Orders per group commit; 1: no grouping."`
+	RateLimit      int           `default:"100" env:"ORDERD_RATE_LIMIT" help:"Requests per user and second, burst twice that; 0: off."`
+	MaxOpenOrders  int           `default:"100" env:"ORDERD_MAX_OPEN_ORDERS" help:"Unpaid orders per user; 0: off."`
+	LogFormat      string        `default:"json" enum:"json,text" env:"ORDERD_LOG_FORMAT" help:"json or text."`
+	LogLevel       slog.Level    `default:"info" env:"ORDERD_LOG_LEVEL" help:"debug, info, warn or error."`
+}
+
+// embedded reports whether everything runs in this process.
+func (s *Settings) embedded() bool { return s.DBDSN == "" }
+
+// complete fills in the secrets that embedded mode keeps in its data directory, and refuses settings that would be unsafe.
+func (s *Settings) complete() error {
+	if s.embedded() {
+		for name, addr := range map[string]string{"--addr": s.Addr, "--ops-addr": s.OpsAddr, "--sandbox-addr": s.SandboxAddr} {
+			if !loopback(addr) {
+				return fmt.Errorf("%s %s: embedded mode listens on loopback only; give a database (--db-dsn) to serve others", name, addr)
+			}
+		}
+		return s.keepSecrets()
+	}
+	if s.JWTSecret == "" && s.JWTPublicKey == "" {
+		return errors.New("with a database, tokens need a key: set ORDERD_JWT_SECRET (32 bytes or more) or ORDERD_JWT_PUBLIC_KEY")
+	}
+	if s.SandboxAPIKey == "" || s.SandboxWebhookSecret == "" {
+		return errors.New("with a database, the sandbox gateway needs secrets: set ORDERD_SANDBOX_API_KEY and ORDERD_SANDBOX_WEBHOOK_SECRET")
+	}
+	return nil
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return true // refused when it is listened on, with a better message
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (s *Settings) auth() (*httpapi.Auth, error) {
+	c := httpapi.AuthConfig{Issuer: s.JWTIssuer, Now: time.Now}
+	if s.JWTPublicKey != "" {
+		pem, err := os.ReadFile(s.JWTPublicKey)
+		if err != nil {
+			return nil, fmt.Errorf("ORDERD_JWT_PUBLIC_KEY: %w", err)
+		}
+		c.PublicKey = pem
+	}
+	c.Secret = []byte(s.JWTSecret)
+	return httpapi.NewAuth(c)
+}
+
+// secret is what this deployment seals tokens and cursors with: the same in every replica, because it is derived from a
+// secret that they share.
+func (s *Settings) secret() ([]byte, error) {
+	shared := s.JWTSecret
+	if shared == "" {
+		shared = s.SandboxAPIKey
+	}
+	return hkdf.Key(sha256.New, []byte(shared), nil, "orderd order tokens and cursors", 32)
+}
+
+func (s *Settings) logger(c console) *slog.Logger {
+	o := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(c.err, o))
+	}
+	return slog.New(slog.NewJSONHandler(c.err, o))
+}

@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"orderd/internal/testenv"
+)
+
+// settleLimit bounds every wait for something that happens by itself.
+const settleLimit = 30 * time.Second
+
+// settled polls until done returns nil, and fails the test with its last error after 30 s.
+func settled(t testing.TB, done func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	defer cancel()
+	if err := testenv.Poll(ctx, nil, func(context.Context) error { return done() }); err != nil {
+		t.Fatalf("not settled: %v", err)
+	}
+}
+
+// together runs f(0) .. f(n-1) in goroutines that a barrier releases at once, and waits for all.
+func together(n int, f func(i int)) {
+	barrier := make(chan struct{})
+	var ready, all sync.WaitGroup
+	for i := range n {
+		ready.Add(1)
+		all.Go(func() {
+			ready.Done()
+			<-barrier
+			f(i)
+		})
+	}
+	ready.Wait()
+	close(barrier)
+	all.Wait()
+}
+
+// gather is together for calls with a result, in the order of i.
+func gather[T any](n int, f func(i int) T) []T {
+	results := make([]T, n)
+	together(n, func(i int) { results[i] = f(i) })
+	return results
+}

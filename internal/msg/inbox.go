@@ -1,0 +1,56 @@
+package msg
+
+import "orderd/internal/db"
+
+// Received is one row of the inbox: a message that had its effect. (Source, MessageID) is the key.
+type Received struct {
+	Source      string `gorm:"primaryKey"`
+	MessageID   string `gorm:"primaryKey"`
+	PayloadHash string // hex SHA-256 of what was received
+	OrderNo     string
+	Kind        string // what it reported
+	Outcome     string // applied, refund_opened or ignored
+	Duplicates  int64  // later arrivals
+	ReceivedAt  db.Time
+}
+
+// TableName implements gorm's Tabler.
+func (Received) TableName() string { return "inbox_messages" }
+
+// ID names a message in the inbox.
+type ID struct{ Source, MessageID string }
+
+// KnownTx returns those of the ids that are in the inbox.
+func KnownTx(tx *db.Tx, ids []ID) (map[ID]Received, error) {
+	known := map[ID]Received{}
+	pairs := make([][2]string, len(ids))
+	for i, id := range ids {
+		pairs[i] = [2]string{id.Source, id.MessageID}
+	}
+	condition, args := db.AnyPair("source", "message_id", pairs)
+	var rows []Received
+	if err := tx.Where(condition, args...).Find(&rows).Error; err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		known[ID{r.Source, r.MessageID}] = r
+	}
+	return known, nil
+}
+
+// ReceiveTx writes messages to the inbox, before their effect and in its transaction. A duplicate key means that a twin
+// is being handled at this moment: the transaction is run again, and then finds it known.
+//
+// The classic mistake is to write the row after the effect, or elsewhere (a cache): whoever dies in between has had the
+// effect and will have it again.
+func ReceiveTx(tx *db.Tx, ms []Received) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	return tx.Create(&ms).Error
+}
+
+// CountDuplicateTx notes one more arrival of a message that is known.
+func CountDuplicateTx(tx *db.Tx, id ID) error {
+	return tx.Exec("UPDATE inbox_messages SET duplicates = duplicates + 1 WHERE source = ? AND message_id = ?", id.Source, id.MessageID).Error
+}

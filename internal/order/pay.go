@@ -1,0 +1,154 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"orderd/internal/failpoint"
+	"orderd/internal/fault"
+	"orderd/internal/fsm"
+	"orderd/internal/payment"
+)
+
+// callGateway brings an INIT or UNKNOWN attempt of o to its gateway, outside of any lock and transaction, under the
+// payment's lease; leased says that the caller has it already. Somebody else having it is no error: o stays as it is.
+//
+// Dying before the call: the lease runs out, and the same payment_no is sent again. Dying after it: the same; the gateway
+// answers the charge that it has. A lost answer is UNKNOWN, never a failure: the money may be there.
+func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit time.Duration) error {
+	p := o.Payment
+	if !leased {
+		ok, err := payment.Lease(ctx, s.DB, p.PaymentNo, s.cfg.Owner, []fsm.State{fsm.Init, fsm.Unknown}, limit+leaseReserve)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	charge, err := s.charge(ctx, o, limit)
+	if err != nil {
+		s.Log.WarnContext(ctx, "payment outcome unknown", "payment_no", p.PaymentNo, "order_no", o.OrderNo, "error", err)
+		p.Status = fsm.Unknown
+		return payment.Lose(ctx, s.DB, *p)
+	}
+	if charge.State != fsm.Pending { // paid or declined at once
+		if _, err := s.Settle(ctx, answer(p.Gateway, charge)); err != nil {
+			return err
+		}
+		return s.reread(ctx, o)
+	}
+	ok, err := payment.Accept(ctx, s.DB, charge)
+	if err != nil {
+		return err
+	}
+	if ok {
+		p.Status, p.TransactionID, p.PayURL = fsm.Pending, &charge.TransactionID, &charge.PayURL
+		return nil
+	}
+	return s.afterLostRace(ctx, o, charge)
+}
+
+// charge asks the gateway for the charge, first whether it has it if that is in doubt.
+func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (payment.Charge, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p := o.Payment
+	gateway, ok := s.Gateways[p.Gateway]
+	if !ok {
+		return payment.Charge{}, fmt.Errorf("gateway %q is not configured", p.Gateway)
+	}
+	if p.Status == fsm.Unknown {
+		charge, err := s.query(ctx, gateway, p.PaymentNo)
+		if !errors.Is(err, payment.ErrNotFound) {
+			return charge, err
+		}
+	}
+	failpoint.Here("gateway_charge.call")
+	charge, err := gateway.Charge(ctx, payment.ChargeRequest{PaymentNo: p.PaymentNo, Amount: p.Amount, Currency: p.Currency,
+		Subject: "Order " + o.OrderNo, ExpiresAt: o.ExpiresAt.Time})
+	failpoint.Here("gateway_charge.called")
+	s.called(p.Gateway, "charge", charge.State, err)
+	return charge, err
+}
+
+func (s *Service) query(ctx context.Context, g payment.Gateway, paymentNo string) (payment.Charge, error) {
+	failpoint.Here("gateway_query.call")
+	charge, err := g.Query(ctx, paymentNo)
+	failpoint.Here("gateway_query.called")
+	s.called(g.Name(), "query", charge.State, err)
+	return charge, err
+}
+
+// called counts a gateway call by its outcome.
+func (s *Service) called(gateway, call string, state fsm.State, err error) {
+	outcome := lower(state)
+	if errors.Is(err, payment.ErrNotFound) {
+		outcome = "not_found"
+	} else if err != nil {
+		outcome = "unknown"
+	}
+	s.Metrics.GatewayCalls.WithLabelValues(gateway, call, outcome).Inc()
+}
+
+// afterLostRace deals with a charge that the gateway has, while its payment is no longer waiting for it: the order was
+// cancelled or paid in between. A payment that we closed must not stay payable.
+func (s *Service) afterLostRace(ctx context.Context, o *Order, charge payment.Charge) error {
+	if err := s.reread(ctx, o); err != nil {
+		return err
+	}
+	stored, err := payment.Find(ctx, s.DB, charge.PaymentNo)
+	if err != nil || stored == nil || stored.Status != fsm.Closed && stored.Status != fsm.Failed {
+		return err
+	}
+	_, err = s.closeAtGateway(ctx, stored, gatewayTime)
+	if err != nil {
+		s.alert(ctx, "charge_left_open", "payment_no", charge.PaymentNo, "error", err)
+	}
+	return nil
+}
+
+// reread brings o up to date.
+func (s *Service) reread(ctx context.Context, o *Order) error {
+	now, err := s.find(ctx, o.OrderNo)
+	if err == nil && now == nil {
+		err = fmt.Errorf("order %s has vanished", o.OrderNo)
+	}
+	if err == nil {
+		*o = *now
+	}
+	return err
+}
+
+// answer is a gateway's answer to a call of ours, as a notice. Answers share one source: the same state of a payment
+// counts once, whichever call it came from.
+func answer(gateway string, c payment.Charge) payment.Notice {
+	kind := map[fsm.State]payment.NoticeKind{fsm.Succeeded: payment.PaymentSucceeded, fsm.Failed: payment.PaymentFailed, fsm.Closed: payment.PaymentClosed}[c.State]
+	return payment.Notice{Source: "answer:" + gateway, Gateway: gateway, MessageID: c.PaymentNo + ":" + string(c.State), Kind: kind,
+		PaymentNo: c.PaymentNo, TransactionID: c.TransactionID, Amount: c.Amount, Currency: c.Currency}
+}
+
+// closeAtGateway makes a charge unpayable at its gateway and says what it is then: Closed, Failed or Succeeded. A charge
+// that the gateway does not know counts as closed: the caller has the payment's lease, so nobody is sending it.
+func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit time.Duration) (payment.Charge, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	gateway, ok := s.Gateways[p.Gateway]
+	if !ok {
+		return payment.Charge{}, errGateway(fmt.Errorf("gateway %q is not configured", p.Gateway))
+	}
+	failpoint.Here("gateway_close.call")
+	charge, err := gateway.Close(ctx, p.PaymentNo)
+	failpoint.Here("gateway_close.called")
+	s.called(p.Gateway, "close", charge.State, err)
+	if errors.Is(err, payment.ErrNotFound) {
+		return payment.Charge{PaymentNo: p.PaymentNo, State: fsm.Closed}, nil
+	}
+	if err != nil {
+		return charge, errGateway(err)
+	}
+	return charge, nil
+}
+
+func errGateway(err error) error {
+	return fault.Busy("gateway_unavailable", "the payment gateway does not answer; nothing was changed, send the same request again", 2*time.Second, err)
+}

@@ -1,0 +1,212 @@
+package order
+
+import (
+	"context"
+	"time"
+
+	"orderd/internal/db"
+	"orderd/internal/fault"
+	"orderd/internal/fsm"
+	"orderd/internal/idem"
+	"orderd/internal/msg"
+	"orderd/internal/payment"
+)
+
+// The results of settling a notice.
+const (
+	applied      = "applied"       // it changed the payment, and perhaps the order
+	duplicate    = "duplicate"     // it had been settled before
+	ignored      = "ignored"       // genuine, and nothing to do
+	refundIsOpen = "refund_opened" // money came that the order cannot use: it goes back
+)
+
+// settleWait is how long settling waits for the order's lock before it goes on without: a gateway gives up soon, and the
+// guarded statements need no lock.
+const settleWait = 500 * time.Millisecond
+
+// Settled says what became of a notice, and which guard recognised it if it was a repeat.
+type Settled struct {
+	Result string
+	Guard  idem.Guard
+}
+
+// settling is one notice on its way into the books. What is below the line starts anew with each run of the transaction.
+type settling struct {
+	payment.Notice
+	// --
+	pay   *payment.Payment
+	order *Order
+	out   Settled
+	twin  bool // of another in the same batch, by message or by order: comes again when that one is done
+	err   error
+}
+
+// Settle books what a gateway reports, be it by a callback, by the answer to a query or directly: once, whatever is
+// repeated, late, out of order or concurrent. n must be verified. What happens to the money is the table in settle_tx.go.
+//
+// Errors are faults: not_found (no such payment), message_conflict, gateway_unavailable, unavailable, outcome_unknown.
+// They leave no trace, so that the gateway's next try is no duplicate.
+func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error) {
+	pay, err := payment.Find(ctx, s.DB, n.PaymentNo)
+	if err != nil {
+		return Settled{}, err
+	}
+	if pay == nil || pay.Gateway != n.Gateway {
+		return Settled{}, fault.New(fault.NotFound, "not_found", "there is no such payment")
+	}
+	if n.Kind == payment.PaymentSucceeded && (n.Amount != pay.Amount || n.Currency != pay.Currency) && pay.Status != fsm.Succeeded {
+		if n, err = s.confirm(ctx, n); err != nil {
+			return Settled{}, err
+		}
+	}
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	if pay.Status != fsm.Succeeded { // else it is most likely a duplicate, which needs no lock
+		lock, _ := s.Locks.Acquire(ctx, pay.OrderNo, settleWait)
+		defer lock.Release(ctx)
+	}
+	x := &settling{Notice: n}
+	for {
+		if err := s.settles.Do(ctx, x); err != nil {
+			return Settled{}, err
+		}
+		if !x.twin {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return Settled{}, errInProgress(err)
+		}
+	}
+	if fault.Is(x.err, "message_conflict") {
+		s.alert(ctx, "message_conflict", "source", n.Source, "message_id", n.MessageID, "payment_no", n.PaymentNo)
+	}
+	s.stopped(x.out.Guard)
+	return x.out, x.err
+}
+
+// confirm asks the gateway about a message that claims another amount or currency than ours, and returns the notice with
+// what was really received. A message alone moves no money that we did not ask for.
+func (s *Service) confirm(ctx context.Context, n payment.Notice) (payment.Notice, error) {
+	ctx, cancel := context.WithTimeout(ctx, gatewayTime)
+	defer cancel()
+	gateway, ok := s.Gateways[n.Gateway]
+	if !ok {
+		return n, errGateway(nil)
+	}
+	charge, err := s.query(ctx, gateway, n.PaymentNo)
+	if err != nil {
+		return n, errGateway(err)
+	}
+	if charge.State != fsm.Succeeded {
+		return n, fault.Busy("gateway_unavailable", "the gateway does not confirm this payment yet", 5*time.Second, nil)
+	}
+	n.Amount, n.Currency, n.TransactionID = charge.Amount, charge.Currency, charge.TransactionID
+	return n, nil
+}
+
+// runSettle is the batch function of settling.
+func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
+	return s.DB.InTx(ctx, "settle", func(tx *db.Tx) error {
+		if err := s.loadSettlingsTx(tx, xs); err != nil {
+			return err
+		}
+		b := &books{tx: tx}
+		for _, x := range xs {
+			if x.err == nil && !x.twin && x.out.Result == "" {
+				x.err = b.decide(x)
+			}
+		}
+		if err := b.writeTx(s, xs); err != nil {
+			return err
+		}
+		return s.flushTx(tx, &b.tail)
+	})
+}
+
+// loadSettlingsTx finds which messages are known, and the payments and orders of the others.
+func (s *Service) loadSettlingsTx(tx *db.Tx, xs []*settling) error {
+	ids := make([]msg.ID, len(xs))
+	paymentNos := make([]string, len(xs))
+	for i, x := range xs {
+		x.pay, x.order, x.out, x.twin, x.err = nil, nil, Settled{}, false, nil
+		ids[i], paymentNos[i] = x.id(), x.PaymentNo
+	}
+	known, err := msg.KnownTx(tx, ids)
+	if err != nil {
+		return err
+	}
+	var payments []payment.Payment
+	if err := tx.Where("payment_no IN ?", paymentNos).Find(&payments).Error; err != nil {
+		return err
+	}
+	pays, orderNos := map[string]*payment.Payment{}, []string{}
+	for i := range payments {
+		pays[payments[i].PaymentNo] = &payments[i]
+		orderNos = append(orderNos, payments[i].OrderNo)
+	}
+	var rows []*Order
+	if err := tx.Where("order_no IN ?", orderNos).Find(&rows).Error; err != nil {
+		return err
+	}
+	orders := map[string]*Order{}
+	for _, o := range rows {
+		orders[o.OrderNo] = o
+	}
+	seen := map[string]bool{}
+	for _, x := range xs {
+		x.pay = pays[x.PaymentNo]
+		if x.pay == nil || orders[x.pay.OrderNo] == nil {
+			return db.ErrConflict // it was there a moment ago, and nothing is ever deleted
+		}
+		x.order = orders[x.pay.OrderNo]
+		if before, ok := known[x.id()]; ok {
+			x.repeatOf(before)
+			continue
+		}
+		message := x.Source + "\x00" + x.MessageID
+		x.twin = seen[x.order.OrderNo] || seen[message]
+		seen[x.order.OrderNo], seen[message] = true, true
+	}
+	return s.transactionsTx(tx, xs, pays)
+}
+
+// transactionsTx refuses notices whose transaction_id stands for another payment already.
+func (s *Service) transactionsTx(tx *db.Tx, xs []*settling, pays map[string]*payment.Payment) error {
+	var pairs [][2]string
+	for _, x := range xs {
+		if x.TransactionID != "" && x.out.Result == "" && x.err == nil {
+			pairs = append(pairs, [2]string{x.Gateway, x.TransactionID})
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	var holders []payment.Payment
+	condition, args := db.AnyPair("gateway", "transaction_id", pairs)
+	if err := tx.Select("payment_no, gateway, transaction_id").Where(condition, args...).Find(&holders).Error; err != nil {
+		return err
+	}
+	for _, h := range holders {
+		for _, x := range xs {
+			if x.Gateway == h.Gateway && x.TransactionID == *h.TransactionID && x.PaymentNo != h.PaymentNo {
+				x.err = errMessageConflict("this transaction_id stands for another payment")
+			}
+		}
+	}
+	return nil
+}
+
+func (x *settling) id() msg.ID { return msg.ID{Source: x.Source, MessageID: x.MessageID} }
+
+// repeatOf answers a message that is in the inbox.
+func (x *settling) repeatOf(before msg.Received) {
+	if before.PayloadHash != x.PayloadHash {
+		x.err = errMessageConflict("this message id came before with another content")
+		return
+	}
+	x.out = Settled{Result: duplicate, Guard: idem.GuardInbox}
+}
+
+func errMessageConflict(message string) error {
+	return fault.New(fault.Conflict, "message_conflict", message)
+}

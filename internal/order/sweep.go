@@ -1,0 +1,147 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"orderd/internal/fault"
+	"orderd/internal/fsm"
+	"orderd/internal/payment"
+)
+
+const (
+	stuckAfter = 10 * time.Second // an order at a local stage for longer has lost its process
+	sweepBatch = 100              // orders per round and kind of work
+)
+
+// Sweep is one round of the sweeper: it finishes what dead processes left behind and expires unpaid orders. Every
+// replica may run it, at any time: it calls what requests call. It returns how many orders it moved on.
+func (s *Service) Sweep(ctx context.Context) (int, error) {
+	stuck, err := s.each(ctx, s.resume, "status IN ? AND refused_at IS NULL AND updated_at < ?",
+		[]fsm.State{fsm.Created, fsm.Reserved}, s.DB.SQLNowPlus(-stuckAfter))
+	if err != nil {
+		return stuck, err
+	}
+	expired, err := s.each(ctx, s.expire, "status IN ? AND expires_at <= ?", fsm.Orders.Sources(fsm.Cancel), s.DB.SQLNow())
+	if err != nil {
+		return stuck + expired, err
+	}
+	checked, err := s.checkPayments(ctx)
+	return stuck + expired + checked, err
+}
+
+// each calls work for the orders that match, and returns how many it succeeded for. One order's failure is logged and
+// does not hold up the others.
+func (s *Service) each(ctx context.Context, work func(ctx context.Context, orderNo string) error, where string, args ...any) (int, error) {
+	var orderNos []string
+	err := s.DB.Read(ctx).Model(&Order{}).Where(where, args...).Order("expires_at").Limit(sweepBatch).Pluck("order_no", &orderNos).Error
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, orderNo := range orderNos {
+		if ctx.Err() != nil {
+			return n, nil
+		}
+		if err := work(ctx, orderNo); err != nil {
+			s.sweepFailed(ctx, orderNo, err)
+			continue
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (s *Service) sweepFailed(ctx context.Context, orderNo string, err error) {
+	if f := fault.As(err); f != nil && (f.Kind == fault.Conflict || f.Kind == fault.Unavailable) {
+		s.Log.InfoContext(ctx, "order left for the next sweep", "order_no", orderNo, "error", err)
+		return
+	}
+	s.Log.ErrorContext(ctx, "order cannot be swept", "order_no", orderNo, "error", err)
+}
+
+// expire cancels an order that was not paid in time. An unreachable gateway is waited for during CloseGrace; after that
+// the stock is worth more than certainty: late money finds the order CANCELLED and goes back.
+func (s *Service) expire(ctx context.Context, orderNo string) error {
+	o, err := s.find(ctx, orderNo)
+	if err != nil || o == nil {
+		return err
+	}
+	if err := s.endOpenAttempt(ctx, o, workerTime); err != nil {
+		now, e := s.DB.Now(ctx)
+		if !fault.Is(err, "gateway_unavailable") || e != nil || now.Before(o.ExpiresAt.Add(s.cfg.CloseGrace)) {
+			return errors.Join(err, e)
+		}
+		s.alert(ctx, "expired_without_gateway", "order_no", orderNo, "error", err)
+	}
+	_, err = s.cancel(ctx, o, Expired, cause{actor: "sweeper", cause: Expired})
+	return err
+}
+
+// checkPayments asks the gateways about open payments that are due: those whose process died, whose answer was lost, or
+// whose callback never came.
+func (s *Service) checkPayments(ctx context.Context) (int, error) {
+	due, err := payment.Due(ctx, s.DB, sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range due {
+		if ctx.Err() != nil {
+			return n, nil
+		}
+		if err := s.checkPayment(ctx, p); err != nil {
+			s.sweepFailed(ctx, p.OrderNo, err)
+			continue
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (s *Service) checkPayment(ctx context.Context, p payment.Payment) error {
+	o, err := s.find(ctx, p.OrderNo)
+	if err != nil || o == nil {
+		return err
+	}
+	if o.Status == fsm.Paying && (p.Status == fsm.Init || p.Status == fsm.Unknown) {
+		o.Payment = &p
+		return s.callGateway(ctx, o, false, workerTime)
+	}
+	ok, err := payment.Lease(ctx, s.DB, p.PaymentNo, s.cfg.Owner, []fsm.State{fsm.Init, fsm.Pending, fsm.Unknown}, workerTime+leaseReserve)
+	if err != nil || !ok {
+		return err
+	}
+	if o.Status != fsm.Paying { // nobody may pay this any more
+		return s.closeForgotten(ctx, p)
+	}
+	gateway, known := s.Gateways[p.Gateway]
+	if !known {
+		return payment.Postpone(ctx, s.DB, p)
+	}
+	callCtx, cancel := context.WithTimeout(ctx, workerTime)
+	defer cancel()
+	charge, err := s.query(callCtx, gateway, p.PaymentNo)
+	if err != nil || charge.State == fsm.Pending {
+		if e := payment.Postpone(ctx, s.DB, p); e != nil {
+			return e
+		}
+		if err != nil {
+			return errGateway(err)
+		}
+		return nil
+	}
+	_, err = s.Settle(ctx, answer(p.Gateway, charge))
+	return err
+}
+
+// closeForgotten closes an attempt of an order that is past paying.
+func (s *Service) closeForgotten(ctx context.Context, p payment.Payment) error {
+	charge, err := s.closeAtGateway(ctx, &p, workerTime)
+	if err != nil {
+		return errors.Join(err, payment.Postpone(ctx, s.DB, p))
+	}
+	_, err = s.Settle(ctx, answer(p.Gateway, charge))
+	return err
+}

@@ -1,0 +1,19 @@
+// Package migrations holds the schema, one statement a file, for MySQL (MariaDB, TiDB) and for SQLite.
+package migrations
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed mysql/*.sql sqlite/*.sql
+var files embed.FS
+
+// For returns the migrations of a dialect: "mysql" or "sqlite".
+func For(dialect string) fs.FS {
+	sub, err := fs.Sub(files, dialect)
+	if err != nil {
+		panic(err) // only for a path that is not valid
+	}
+	return sub
+}
