@@ -17,7 +17,7 @@ import (
 )
 
 // startLimit is how long a binary may take until it listens; built for race detection and on a busy machine.
-const startLimit = 30 * time.Second
+const startLimit = time.Minute
 
 // process is an orderd process, `serve` or `sandbox`, that can be killed and started again with the same settings.
 // One goroutine handles it.

@@ -10,9 +10,9 @@ import (
 )
 
 // settleLimit bounds every wait for something that happens by itself.
-const settleLimit = 30 * time.Second
+const settleLimit = time.Minute
 
-// settled polls until done returns nil, and fails the test with its last error after 30 s.
+// settled polls until done returns nil, and fails the test with its last error after a minute.
 func settled(t testing.TB, done func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -42,7 +43,7 @@ func (t tokenCommand) Run(s *Settings, c console) error {
 type sandboxCommand struct{}
 
 // Run serves the sandbox gateway until ctx ends.
-func (sandboxCommand) Run(ctx context.Context, s *Settings, c console) (err error) {
+func (sandboxCommand) Run(ctx context.Context, s *Settings, c console) error {
 	if err := s.complete(); err != nil {
 		return err
 	}
@@ -51,19 +52,21 @@ func (sandboxCommand) Run(ctx context.Context, s *Settings, c console) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, gateway.Close()) }()
 	l, err := net.Listen("tcp", s.SandboxAddr)
 	if err != nil {
-		return fmt.Errorf("--sandbox-addr: %w", err)
+		return errors.Join(fmt.Errorf("--sandbox-addr: %w", err), gateway.Close())
 	}
 	fmt.Fprintf(c.out, "listening addr=%s name=sandbox\n", l.Addr())
-	h := httpapi.NewHTTPServer(gateway.Handler(), log)
+	h := sandboxServer(gateway, log)
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	select {
 	case err := <-served:
-		return err
+		return errors.Join(err, gateway.Close())
 	case <-ctx.Done():
+	}
+	if err := gateway.Close(); err != nil { // first: it cuts off the answers that a fault mode holds back
+		return err
 	}
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
@@ -77,6 +80,13 @@ func (s *Settings) newSandbox(log *slog.Logger) (*server.Server, error) {
 	}
 	return server.New(server.Config{MerchantID: s.MerchantID, APIKey: s.SandboxAPIKey, WebhookSecret: s.SandboxWebhookSecret,
 		Journal: filepath.Join(s.DataDir, "sandbox.jsonl"), Logger: log})
+}
+
+// sandboxServer has no limit on answers: the gateway's fault modes hold them back for long.
+func sandboxServer(g *server.Server, log *slog.Logger) *http.Server {
+	h := httpapi.NewHTTPServer(g.Handler(), log)
+	h.WriteTimeout = 0
+	return h
 }
 
 // embeddedFile is the database of the embedded mode; commands other than serve do not make one.

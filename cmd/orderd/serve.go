@@ -91,7 +91,7 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	listeners := []net.Listener{l.api, l.ops}
 	names := []string{"api", "ops"}
 	if builtin != nil {
-		servers, listeners, names = append(servers, httpapi.NewHTTPServer(builtin.Handler(), log)), append(listeners, l.sandbox), append(names, "sandbox")
+		servers, listeners, names = append(servers, sandboxServer(builtin, log)), append(listeners, l.sandbox), append(names, "sandbox")
 	}
 	var serving errgroup.Group
 	for i := range servers {
@@ -112,6 +112,7 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	defer stopWorkers()
 	var working errgroup.Group
 	working.Go(func() error { work(workers, "sweeper", s.WorkerInterval, log, orders.Sweep); return nil })
+	working.Go(func() error { work(workers, "refunds", s.WorkerInterval, log, orders.SendRefunds); return nil })
 
 	<-ctx.Done()
 	log.Info("shutting down: no new connections, finishing what is in flight")
@@ -121,6 +122,9 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	err = apiServer.Shutdown(deadline) // before the sandbox, which may still be asked, and before the workers
 	stopWorkers()
 	err = errors.Join(err, working.Wait())
+	if builtin != nil {
+		err = errors.Join(err, builtin.Close())
+	}
 	for _, server := range servers[1:] {
 		err = errors.Join(err, server.Shutdown(deadline))
 	}
@@ -170,7 +174,6 @@ func (s *Settings) gateways(l *listeners, toClose *closers, log *slog.Logger) (m
 		if builtin, err = s.newSandbox(log); err != nil {
 			return nil, nil, err
 		}
-		toClose.add(builtin.Close)
 		url = "http://" + l.sandbox.Addr().String()
 	}
 	g, err := sandbox.NewGateway(sandbox.Config{URL: url, APIKey: s.SandboxAPIKey, MerchantID: s.MerchantID,

@@ -31,7 +31,8 @@ func TestCreateOrders(t *testing.T) {
 			orders := batch(0, 5, tx.Now)
 			r := tx.Create(&orders)
 			require.EqualValues(t, 5, r.RowsAffected)
-			items := []order.Item{{OrderNo: "O-0", SKU: "A", Quantity: 2, UnitPrice: 25, Amount: 50}, {OrderNo: "O-0", SKU: "B", Quantity: 1, UnitPrice: 50, Amount: 50}}
+			items := []order.Item{{OrderNo: "O-0", SKU: "A", Quantity: 2, UnitPrice: 25, Amount: 50},
+				{OrderNo: "O-0", SKU: "B", Quantity: 1, UnitPrice: 50, Amount: 50}}
 			return errors.Join(r.Error, tx.Create(&items).Error)
 		}))
 		var stored []order.Order

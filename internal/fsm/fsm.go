@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/looplab/fsm"
@@ -143,5 +144,6 @@ func (m *Machine) Mermaid() string {
 	if err != nil {
 		panic(err) // only for a diagram type that looplab/fsm does not know
 	}
-	return text
+	text = strings.Replace(text, "    [*] --> start\n", "", 1)
+	return strings.Replace(text, "    start --> ", "    [*] --> ", 1)
 }

@@ -15,21 +15,23 @@ import (
 //	202  created by this very call, or asked for again, while the gateway's answer is not known
 //	200  it was there before
 func (r *request) answerOrder(res order.Result) error {
-	h := r.Response().Header()
-	setLocation(r, "/v1/orders/"+res.Order.OrderNo)
+	r.setReplay(res.Guard)
 	unknown := awaitsGateway(res.Order)
 	if unknown {
-		setRetryAfter(h, time.Second)
+		setRetryAfter(r.Response().Header(), time.Second)
 	}
-	r.setReplay(res.Guard)
+	status := http.StatusOK
 	switch {
 	// A replayed order is a 200 in whatever state it is: 202 promises that this request created it.
 	case unknown && (res.Created || r.op.id == "openPayment"):
-		return r.answer(http.StatusAccepted, res.Order)
+		status = http.StatusAccepted
 	case res.Created:
-		return r.answer(http.StatusCreated, res.Order)
+		status = http.StatusCreated
 	}
-	return r.answer(http.StatusOK, res.Order)
+	if status != http.StatusOK {
+		setLocation(r, "/v1/orders/"+res.Order.OrderNo)
+	}
+	return r.answer(status, res.Order)
 }
 
 // answerChanged answers a call that changed an order, or found it changed so already.

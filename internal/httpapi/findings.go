@@ -22,11 +22,14 @@ type findings struct {
 const maxFindings = 100
 
 func (f *findings) add(field, code, message string) {
+	if len(f.fields) == maxFindings {
+		return
+	}
 	if len(field) > 128 { // a name that the client made up
 		field = strings.ToValidUTF8(field[:128], "")
 	}
 	known := func(x fault.Field) bool { return x.Field == field }
-	if len(f.fields) < maxFindings && !slices.ContainsFunc(f.fields, known) {
+	if !slices.ContainsFunc(f.fields, known) {
 		f.fields = append(f.fields, fault.Field{Field: field, Code: code, Message: message})
 	}
 }
@@ -56,6 +59,7 @@ var schemaOptions = []openapi3.SchemaValidationOption{
 
 // addBody validates the body and sorts what is wrong into unreadable and not acceptable.
 func (f *findings) addBody(schema *openapi3.Schema, body any) {
+	objects := map[string]bool{} // those whose unknown members are named already
 	for _, e := range schemaErrors(schema.VisitJSON(body, schemaOptions...)) {
 		field := fieldPath(e.JSONPointer())
 		switch e.SchemaField {
@@ -64,7 +68,10 @@ func (f *findings) addBody(schema *openapi3.Schema, body any) {
 		case "nullable":
 			f.addMalformed(field, "type", "must not be null")
 		case "properties":
-			f.addUnknown(e)
+			if !objects[field] {
+				f.addUnknown(e)
+			}
+			objects[field] = true
 		case "required":
 			f.add(field, "required", "is missing")
 		case "minimum", "maximum", "not":
@@ -89,7 +96,8 @@ func (f *findings) addBody(schema *openapi3.Schema, body any) {
 	}
 }
 
-// addUnknown names the members of an object that its schema does not have.
+// addUnknown names all members of an object that its schema does not have. The validator reports each of them, but by
+// the object only.
 func (f *findings) addUnknown(e *openapi3.SchemaError) {
 	object, _ := e.Value.(map[string]any)
 	for _, name := range sortedKeys(object) {

@@ -100,7 +100,7 @@ func (a *API) record(c echo.Context, p problem, err error, took time.Duration) {
 	attrs := []slog.Attr{
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
 		slog.String("method", method), slog.String("route", route), slog.Int("status", p.Status),
-		slog.Duration("took", took), slog.String("user", user), slog.String("ip", c.RealIP()),
+		slog.Int64("took_us", took.Microseconds()), slog.String("user", user), slog.String("ip", c.RealIP()),
 	}
 	if p.Code != "" {
 		attrs = append(attrs, slog.String("code", p.Code))

@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"orderd/internal/metrics"
@@ -27,6 +30,8 @@ var secret = []byte("0123456789abcdef0123456789abcdef")
 // bundle is an API on services without a database: it serves whatever is refused before a use case is called.
 type bundle struct {
 	*API
+	t        testing.TB
+	doc      *openapi3.T
 	registry *prometheus.Registry
 	logs     *lockedBuffer
 	checks   []Check
@@ -51,7 +56,7 @@ func (l *lockedBuffer) String() string {
 
 func setup(t testing.TB, change ...func(*Config, *Deps)) *bundle {
 	t.Helper()
-	b := &bundle{registry: prometheus.NewRegistry(), logs: &lockedBuffer{}}
+	b := &bundle{t: t, doc: contract(t), registry: prometheus.NewRegistry(), logs: &lockedBuffer{}}
 	auth, err := NewAuth(AuthConfig{Secret: secret, Now: time.Now})
 	require.NoError(t, err)
 	cfg := Config{Auth: auth}
@@ -102,7 +107,52 @@ func (b *bundle) call(method, target, body string, change ...func(*http.Request)
 	}
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, r)
+	b.keepsContract(r, w)
 	return w
+}
+
+// keepsContract checks every answer of every test: its status, its required headers and the form of its JSON are those
+// that the contract promises for the operation.
+func (b *bundle) keepsContract(r *http.Request, w *httptest.ResponseRecorder) {
+	b.t.Helper()
+	c := b.echo.NewContext(r, w)
+	b.echo.Router().Find(r.Method, echo.GetPath(r), c)
+	method := strings.Replace(r.Method, "HEAD", "GET", 1)
+	for path, item := range b.doc.Paths.Map() {
+		op := item.Operations()[method]
+		if op == nil || echoRoute(path) != c.Path() || w.Code == http.StatusMethodNotAllowed {
+			continue
+		}
+		if strings.HasSuffix(r.URL.Path, "/") || strings.Contains(r.URL.Path, "//") {
+			return // no resource of ours
+		}
+		promised := op.Responses.Status(w.Code)
+		if !assert.NotNil(b.t, promised, "%s %s answers %d, which the contract does not have", method, path, w.Code) {
+			return
+		}
+		for name := range w.Header() {
+			if name == "Location" || name == "Retry-After" || strings.HasPrefix(name, "Idempot") {
+				assert.True(b.t, hasHeader(promised.Value, name), "%s %s %d: header %s", method, path, w.Code, name)
+			}
+		}
+		media := promised.Value.Content.Get(strings.TrimSuffix(w.Header().Get("Content-Type"), "; charset=UTF-8"))
+		if w.Body.Len() == 0 || !assert.NotNil(b.t, media, "%s %s %d: media type", method, path, w.Code) || !strings.Contains(w.Header().Get("Content-Type"), "json") {
+			return
+		}
+		var f findings
+		body, ok := parseJSON(w.Body.Bytes(), &f)
+		assert.True(b.t, ok, w.Body.String())
+		assert.NoError(b.t, media.Schema.Value.VisitJSON(body), "%s %s %d", method, path, w.Code)
+	}
+}
+
+func hasHeader(r *openapi3.Response, name string) bool {
+	for known := range r.Headers {
+		if http.CanonicalHeaderKey(known) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // refusal requires a well-formed problem with this status and returns it.

@@ -47,6 +47,9 @@ type settling struct {
 // Errors are faults: not_found (no such payment), message_conflict, gateway_unavailable, unavailable, outcome_unknown.
 // They leave no trace, so that the gateway's next try is no duplicate.
 func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error) {
+	if n.Kind == payment.RefundSucceeded || n.Kind == payment.RefundFailed {
+		return s.settleRefund(ctx, n)
+	}
 	pay, err := payment.Find(ctx, s.DB, n.PaymentNo)
 	if err != nil {
 		return Settled{}, err

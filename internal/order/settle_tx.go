@@ -13,19 +13,22 @@ import (
 // books collects what a batch of notices changes. decide fills it, from what was read; writeTx writes it, by statements
 // that match only what is still as it was read. If one is not, the transaction runs again and decides anew.
 type books struct {
-	tx       *db.Tx
-	tail     tail
-	inbox    []msg.Received
-	repeats  []msg.ID
-	pays     []payment.Booking // money that pays its order
-	odd      []payment.Booking // money that goes back
-	ended    []payment.Booking // attempts that failed or were closed
-	refunds  []payment.Refund
-	paid     []string          // orders that become PAID
-	versions map[string]change // other orders: events were added
+	tx      *db.Tx
+	tail    tail
+	inbox   []msg.Received
+	repeats []msg.ID
+	pays    []payment.Booking // money that pays its order
+	odd     []payment.Booking // money that goes back
+	ended   []payment.Booking // attempts that failed or were closed
+	refunds []payment.Refund
+	paid    []string // orders that become PAID
+	changes []change // other orders: events were added
 }
 
-type change struct{ read, now int64 }
+type change struct {
+	order *Order
+	read  int64 // its version before
+}
 
 // decide is the table of what happens to the money.
 //
@@ -107,12 +110,7 @@ func (b *books) sendBack(x *settling, booking payment.Booking, ev string, reason
 	b.tail.money(x.order, refundOpened, b.tx.Now, cause{who.actor, who.cause, refund.RefundNo})
 }
 
-func (b *books) changed(o *Order, read int64) {
-	if b.versions == nil {
-		b.versions = map[string]change{}
-	}
-	b.versions[o.OrderNo] = change{read, o.Version}
-}
+func (b *books) changed(o *Order, read int64) { b.changes = append(b.changes, change{o, read}) }
 
 func (b *books) receive(x *settling) {
 	b.inbox = append(b.inbox, msg.Received{Source: x.Source, MessageID: x.MessageID, PayloadHash: x.PayloadHash, OrderNo: x.order.OrderNo,
@@ -163,13 +161,9 @@ func (b *books) ordersTx() error {
 			return db.ErrConflict // cancelled or paid in between: read again and decide which
 		}
 	}
-	for orderNo, c := range b.versions {
-		r := b.tx.Exec("UPDATE orders SET version = ?, updated_at = ? WHERE order_no = ? AND version = ?", c.now, b.tx.Now, orderNo, c.read)
-		if r.Error != nil {
-			return r.Error
-		}
-		if r.RowsAffected == 0 {
-			return db.ErrConflict
+	for _, c := range b.changes {
+		if err := bumpTx(b.tx, c.order, c.read); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -65,10 +65,3 @@ func exactly(want, got int64, err error) error {
 	}
 	return err
 }
-
-// Automatic returns the refund of all that a payment brought. Its number is the payment's: there is one.
-func Automatic(p *Payment, b Booking, reason string, now db.Time) Refund {
-	one := 1
-	return Refund{RefundNo: "auto-" + p.PaymentNo, PaymentNo: p.PaymentNo, OrderNo: p.OrderNo, Amount: b.Amount, Currency: b.Currency,
-		Reason: reason, Automatic: &one, Status: fsm.Pending, NextCheckAt: &now, CreatedAt: now, UpdatedAt: now}
-}

@@ -62,6 +62,9 @@ func (s *Service) Put(ctx context.Context, it Item, available *int64) (out Item,
 			return err
 		}
 		old, exists := known[it.SKU]
+		if exists && created && old.CreatedAt.Equal(out.CreatedAt.Time) {
+			return nil // ours: the answer to our COMMIT was lost, and this is the second run
+		}
 		if created = !exists; created {
 			out = it
 			return openTx(tx, &out, available)
@@ -104,6 +107,11 @@ func openTx(tx *db.Tx, it *Item, available *int64) error {
 // another delta under the number is 422 adjustment_no_reused, and a result below zero 409 out_of_stock.
 func (s *Service) Adjust(ctx context.Context, sku, adjustmentNo string, delta int64, reason string) (out Item, created bool, err error) {
 	err = s.db.InTx(ctx, "stock_adjust", func(tx *db.Tx) error {
+		// Before the row: a row that was read first could be from before the movement, and so the answer to a repeat.
+		var before []Movement
+		if err := tx.Where("sku = ? AND kind = ? AND ref = ?", sku, Adjust, adjustmentNo).Find(&before).Error; err != nil {
+			return err
+		}
 		known, err := ReadTx(tx, []string{sku})
 		if err != nil {
 			return err
@@ -111,10 +119,6 @@ func (s *Service) Adjust(ctx context.Context, sku, adjustmentNo string, delta in
 		old, exists := known[sku]
 		if !exists {
 			return errNoSKU()
-		}
-		var before []Movement
-		if err := tx.Where("sku = ? AND kind = ? AND ref = ?", sku, Adjust, adjustmentNo).Find(&before).Error; err != nil {
-			return err
 		}
 		if len(before) > 0 {
 			if before[0].Delta != delta {

@@ -49,8 +49,9 @@ type sender struct {
 	wake   chan struct{}
 	done   sync.WaitGroup
 
-	mu    sync.Mutex
-	queue queue
+	mu      sync.Mutex
+	queue   queue
+	waiting bool // some in the queue are held back until another one was sent
 }
 
 func newSender(s *Server, key []byte) *sender {
@@ -135,7 +136,12 @@ func (d *sender) next() (*delivery, time.Duration) {
 func (d *sender) push(it *delivery) {
 	d.mu.Lock()
 	heap.Push(&d.queue, it)
+	d.waiting = d.waiting || it.waiting
 	d.mu.Unlock()
+	d.rouse()
+}
+
+func (d *sender) rouse() {
 	select {
 	case d.wake <- struct{}{}:
 	default: // it is awake already
@@ -178,19 +184,17 @@ func (d *sender) again(it *delivery) {
 func (d *sender) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	released := false
+	if !d.waiting {
+		return
+	}
+	d.waiting = false
 	for _, it := range d.queue {
 		if it.waiting {
-			it.waiting, it.due, released = false, time.Now(), true
+			it.waiting, it.due = false, time.Now()
 		}
 	}
-	if released {
-		heap.Init(&d.queue)
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
-	}
+	heap.Init(&d.queue)
+	d.rouse()
 }
 
 // acknowledge strikes the event off. If the process dies before, it is sent once more.

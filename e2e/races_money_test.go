@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// silently lets the sandbox take money and report it to nobody, so that a test's own callback is the first.
+func (a *arena) silently() { a.sandbox.faults(a.t, 1, rule{On: "callback", Mode: "drop", Rate: 1}) }
+
+// transaction is the gateway's number of an accepted charge.
+func (o orderView) transaction() string {
+	if o.Payment == nil || o.Payment.TransactionID == nil {
+		return ""
+	}
+	return *o.Payment.TransactionID
+}
+
+// history returns the names of an order's events.
+func (c *client) history(orderNo string) []string {
+	c.t.Helper()
+	var timeline struct {
+		Events []struct{ Kind, Event string }
+	}
+	c.do(http.MethodGet, "/v1/orders/"+orderNo+"/timeline", nil).decode(c.t, &timeline)
+	var names []string
+	for _, e := range timeline.Events {
+		if e.Kind == "event" {
+			names = append(names, e.Event)
+		}
+	}
+	return names
+}
+
+func result(t testing.TB, a answer) string {
+	t.Helper()
+	var body struct{ Result string }
+	a.decode(t, &body)
+	return body.Result
+}
+
+func (a *arena) sameCallback() {
+	a.silently()
+	sku := a.admin.stock(100, 10)
+	o := a.at(0).mustPlace(sku, 3)
+	a.sandbox.pay(a.t, o.Payment.PaymentNo)
+	cb := succeeded(o, o.transaction())
+	cb.ID, cb.At = newNo("msg"), time.Now()
+	results := map[string]int{}
+	for _, x := range gather(20, func(i int) answer { return a.at(i).callback(cb) }) {
+		require.Equal(a.t, http.StatusOK, x.Status, "%s", x)
+		results[result(a.t, x)]++
+	}
+	require.Equal(a.t, map[string]int{"applied": 1, "duplicate": 19}, results)
+	paid := a.at(0).do(http.MethodGet, "/v1/orders/"+o.OrderNo, nil)
+	require.Equal(a.t, "PAID", paid.order(a.t).Status)
+	require.Equal(a.t, http.StatusOK, a.at(1).callback(cb).Status)
+	require.Equal(a.t, string(paid.Body), string(a.at(1).do(http.MethodGet, "/v1/orders/"+o.OrderNo, nil).Body),
+		"a duplicate changed something")
+	require.Equal(a.t, []string{"create", "reserve", "open_payment", "pay"}, a.at(0).history(o.OrderNo))
+}
+
+// The gateway reports the money before it answers the call that asked for it.
+func (a *arena) callbackBeforeAnswer() {
+	a.sandbox.faults(a.t, 1, rule{On: "callback", Mode: "before_response", Rate: 1, Times: 1})
+	sku := a.admin.stock(100, 10)
+	body := want(newNo("early"), sku, 3)
+	o := a.oneOrder(gather(2, func(i int) answer { return a.at(i).place(body) }))
+	a.at(0).becomes(o.OrderNo, "PAID")
+	require.Equal(a.t, []string{"create", "reserve", "open_payment", "pay"}, a.at(0).history(o.OrderNo))
+	require.EqualValues(a.t, 7, a.admin.available(sku))
+}
+
+// The shopper pays while the order is cancelled, and the gateway does not even keep its word about a closed charge.
+func (a *arena) callbackAgainstCancel() {
+	a.sandbox.faults(a.t, time.Now().UnixNano(), rule{On: "close", Mode: "closed_but_payable", Rate: 0.5})
+	sku := a.admin.stock(100, 10)
+	o := a.at(0).mustPlace(sku, 3)
+	answers := gather(4, func(i int) answer {
+		if i > 0 {
+			return a.at(i).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/cancel", nil)
+		}
+		return a.sandbox.do(a.t, http.MethodPost, "/v1/charges/"+o.Payment.PaymentNo+"/pay", obj{"outcome": "succeeded"},
+			200, 201, 202, 204, 409)
+	})
+	for _, x := range answers[1:] {
+		require.Contains(a.t, []int{http.StatusOK, http.StatusConflict}, x.Status, "%s", x)
+	}
+	a.settledEitherWay(o, sku, 10)
+}
+
+// settledEitherWay waits until the order is PAID, or CANCELLED with its stock back and its money, if any came, on its way
+// back.
+func (a *arena) settledEitherWay(o orderView, sku string, opening int64) {
+	var money int64
+	for _, entry := range a.sandbox.ledger(a.t) {
+		if entry.Kind == "charge" && entry.PaymentNo == o.Payment.PaymentNo {
+			money += entry.Amount
+		}
+	}
+	settled(a.t, func() error {
+		now := a.at(0).order(o.OrderNo)
+		switch {
+		case now.Status == "PAID" && money == o.Amount && len(now.Refunds) == 0 && a.admin.available(sku) == opening-3:
+			return nil
+		case now.Status == "CANCELLED" && a.admin.available(sku) == opening && money == 0 && len(now.Refunds) == 0:
+			return nil
+		case now.Status == "CANCELLED" && a.admin.available(sku) == opening && money == o.Amount && len(now.Refunds) == 1 &&
+			now.Refunds[0].Reason == "LATE_PAYMENT" && now.Refunds[0].Amount == money:
+			return nil
+		}
+		if now.Status == "PAYING" { // every cancel met another one's call to the gateway: ask again, as a client does
+			a.at(1).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/cancel", nil)
+		}
+		return unsettled{now, money}
+	})
+}
+
+type unsettled struct {
+	order orderView
+	money int64
+}
+
+func (u unsettled) Error() string {
+	return strings.Join([]string{"order", u.order.OrderNo, "is", u.order.Status}, " ")
+}
+
+// A client that confirms and a gateway that reports: neither may be told of a failure.
+func (a *arena) callbackAgainstResubmission() {
+	a.silently()
+	sku := a.admin.stock(100, 10)
+	body := want(newNo("confirm"), sku, 3)
+	o := a.oneOrder([]answer{a.at(0).place(body)})
+	a.sandbox.pay(a.t, o.Payment.PaymentNo)
+	cb := succeeded(o, o.transaction())
+	for i, x := range gather(6, func(i int) answer {
+		switch i % 3 {
+		case 0:
+			return a.at(i / 3).callback(cb)
+		case 1:
+			return a.at(i / 3).place(body)
+		}
+		return a.at(i/3).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{})
+	}) {
+		if i%3 == 2 && x.Status == http.StatusConflict { // paid already
+			continue
+		}
+		require.Equal(a.t, http.StatusOK, x.Status, "%s", x)
+	}
+	require.Equal(a.t, "PAID", a.at(0).order(o.OrderNo).Status)
+	require.Equal(a.t, []string{"create", "reserve", "open_payment", "pay"}, a.at(0).history(o.OrderNo))
+	require.EqualValues(a.t, 7, a.admin.available(sku))
+}
+
+// The first attempt has failed. Whoever opens the next and whoever cancels must not pass each other.
+func (a *arena) cancelAgainstAttempt() {
+	sku := a.admin.stock(100, 10)
+	o := a.at(0).mustPlace(sku, 3)
+	a.sandbox.payAs(a.t, o.Payment.PaymentNo, obj{"outcome": "failed"})
+	settled(a.t, func() error {
+		if now := a.at(0).order(o.OrderNo); now.Payment.Status != "FAILED" {
+			return unsettled{order: now}
+		}
+		return nil
+	})
+	answers := gather(4, func(i int) answer {
+		if i < 2 {
+			return a.at(i).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/cancel", nil)
+		}
+		return a.at(i).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{})
+	})
+	for _, x := range answers {
+		require.Contains(a.t, []int{200, 201, 409}, x.Status, "%s", x)
+	}
+	require.LessOrEqual(a.t, count(answers[2:])[201], 1, "two attempts were opened at once")
+	now := a.at(0).order(o.OrderNo)
+	require.LessOrEqual(a.t, now.Payment.Attempt, int64(2))
+	if now.Status == "CANCELLED" {
+		require.NotContains(a.t, []string{"INIT", "PENDING", "UNKNOWN"}, now.Payment.Status, "a cancelled order can be paid")
+		require.EqualValues(a.t, 10, a.admin.available(sku))
+		return
+	}
+	require.Equal(a.t, "PAYING", now.Status)
+	require.EqualValues(a.t, 7, a.admin.available(sku))
+}
+
+// Half of them name another tracking number: one number wins, and its order is shipped once.
+func (a *arena) ship() {
+	a.sandbox.heal(a.t)
+	o := a.paid(a.t, a.at(0), a.admin.stock(100, 10), 3)
+	admin := a.admins()
+	numbers := []string{"TRACK-1", "TRACK-2"}
+	won := map[string]int{}
+	for i, x := range gather(10, func(i int) answer {
+		return admin[i%2].do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/ship", obj{"tracking_no": numbers[i/2%2]})
+	}) {
+		if x.Status != http.StatusConflict {
+			require.Equal(a.t, http.StatusOK, x.Status, "%s", x)
+			require.Equal(a.t, numbers[i/2%2], x.order(a.t).TrackingNo)
+			won[x.order(a.t).TrackingNo]++
+		}
+	}
+	require.Len(a.t, won, 1)
+	require.Equal(a.t, []string{"create", "reserve", "open_payment", "pay", "ship"}, a.at(0).history(o.OrderNo))
+}
+
+// admins are admin clients at each replica.
+func (a *arena) admins() []*client {
+	all := make([]*client, len(a.buyers))
+	for i, c := range a.buyers {
+		d := *a.admin
+		d.base = c.base
+		all[i] = &d
+	}
+	return all
+}

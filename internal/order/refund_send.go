@@ -1,0 +1,94 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"orderd/internal/failpoint"
+	"orderd/internal/fsm"
+	"orderd/internal/payment"
+)
+
+// SendRefunds is one round of the refund worker: it sends what is promised and asks for what is under way. It returns
+// how many refunds it dealt with.
+func (s *Service) SendRefunds(ctx context.Context) (int, error) {
+	due, err := payment.DueRefunds(ctx, s.DB, sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range due {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := s.sendRefund(ctx, r, false); err != nil {
+			s.sweepFailed(ctx, r.OrderNo, err)
+			continue
+		}
+		n++
+	}
+	return n, nil
+}
+
+// sendRefund brings a refund to its gateway, outside of any transaction, under the refund's lease; leased says that the
+// caller has it already. refund_no is the gateway's idempotency key: sent twice, it is one refund. Dying before or
+// after the call is the same to whoever comes next: they ask first, and send again what the gateway does not know.
+func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool) error {
+	limit := gatewayTime
+	if !leased {
+		limit = workerTime
+		ok, err := payment.LeaseRefund(ctx, s.DB, r.RefundNo, s.cfg.Owner, limit+leaseReserve)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	p, err := payment.Find(ctx, s.DB, r.PaymentNo)
+	if err != nil || p == nil {
+		return errors.Join(err, fmt.Errorf("payment %s of refund %s: not read", r.PaymentNo, r.RefundNo))
+	}
+	callCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := s.askForRefund(callCtx, p, r)
+	if err != nil {
+		return errors.Join(errGateway(err), payment.WaitRefund(ctx, s.DB, r, fsm.Unknown, nil))
+	}
+	n := payment.Notice{Source: "answer:" + p.Gateway, Gateway: p.Gateway, MessageID: answer.RefundNo + ":" + string(answer.State),
+		PaymentNo: r.PaymentNo, RefundNo: answer.RefundNo, RefundID: answer.RefundID, Amount: answer.Amount, Currency: r.Currency}
+	switch answer.State {
+	case fsm.Succeeded:
+		n.Kind = payment.RefundSucceeded
+	case fsm.Failed:
+		n.Kind = payment.RefundFailed
+	default:
+		return payment.WaitRefund(ctx, s.DB, r, fsm.Pending, &answer.RefundID)
+	}
+	_, err = s.Settle(ctx, n)
+	return err
+}
+
+// askForRefund asks whether the gateway has the refund, unless it was never sent, and sends it if not.
+func (s *Service) askForRefund(ctx context.Context, p *payment.Payment, r payment.Refund) (payment.RefundAnswer, error) {
+	gateway, ok := s.Gateways[p.Gateway]
+	if !ok {
+		return payment.RefundAnswer{}, fmt.Errorf("gateway %q is not configured", p.Gateway)
+	}
+	if r.Checks > 0 {
+		failpoint.Here("gateway_query_refund.call")
+		answer, err := gateway.QueryRefund(ctx, r.SentNo())
+		failpoint.Here("gateway_query_refund.called")
+		s.called(p.Gateway, "query_refund", answer.State, err)
+		if !errors.Is(err, payment.ErrNotFound) {
+			return answer, err
+		}
+	}
+	q := payment.RefundRequest{RefundNo: r.SentNo(), PaymentNo: r.PaymentNo, Amount: r.Amount, Currency: r.Currency}
+	if p.TransactionID != nil {
+		q.TransactionID = *p.TransactionID
+	}
+	failpoint.Here("gateway_refund.call")
+	answer, err := gateway.Refund(ctx, q)
+	failpoint.Here("gateway_refund.called")
+	s.called(p.Gateway, "refund", answer.State, err)
+	return answer, err
+}
