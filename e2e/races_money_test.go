@@ -133,7 +133,7 @@ func (u unsettled) Error() string {
 func (a *arena) callbackAgainstResubmission() {
 	a.silently()
 	sku := a.admin.stock(100, 10)
-	body := want(newNo("confirm"), sku, 3)
+	body := want(newNo("conf"), sku, 3)
 	o := a.oneOrder([]answer{a.at(0).place(body)})
 	a.sandbox.pay(a.t, o.Payment.PaymentNo)
 	cb := succeeded(o, o.transaction())
@@ -190,7 +190,6 @@ func (a *arena) cancelAgainstAttempt() {
 
 // Half of them name another tracking number: one number wins, and its order is shipped once.
 func (a *arena) ship() {
-	a.sandbox.heal(a.t)
 	o := a.paid(a.t, a.at(0), a.admin.stock(100, 10), 3)
 	admin := a.admins()
 	numbers := []string{"TRACK-1", "TRACK-2"}

@@ -87,6 +87,7 @@ func runRaces(a *arena, t *testing.T, n int) {
 	for _, race := range races {
 		t.Run(race.name, func(t *testing.T) {
 			for range n {
+				a.sandbox.heal(t)
 				if race.run(a.on(t)); t.Failed() {
 					break // the first round that went wrong tells it all
 				}

@@ -31,10 +31,17 @@ func Checks(keptSince db.Time) []Check {
 				LEFT JOIN stock_movements m ON m.sku = i.sku AND m.kind = 'RELEASE' AND m.ref = o.order_no
 				WHERE (o.status = 'CANCELLED' AND ` + reserved + ` AND (m.delta IS NULL OR m.delta <> i.quantity))
 				OR (m.delta IS NOT NULL AND (o.status <> 'CANCELLED' OR NOT ` + reserved + `))`},
-		{Name: "movement_has_its_line", Says: "stock moves for an order's lines only, and comes back with at most their quantity",
-			Query: `SELECT m.ref, m.sku, m.kind, m.delta FROM stock_movements m LEFT JOIN order_items i ON i.order_no = m.ref AND i.sku = m.sku
+		{Name: "movement_has_its_line", Says: "only stock that exists moves, for an order's lines only, and it comes back with their quantity",
+			Query: `SELECT m.ref, m.sku, m.kind, m.delta FROM stock_movements m LEFT JOIN stock s ON s.sku = m.sku
+				LEFT JOIN order_items i ON i.order_no = m.ref AND i.sku = m.sku
 				LEFT JOIN order_events e ON e.order_no = m.ref AND e.event = 'reserve'
-				WHERE m.kind IN ('RESERVE', 'RELEASE', 'RETURN') AND (i.sku IS NULL OR e.seq IS NULL OR (m.kind = 'RETURN' AND m.delta <> i.quantity))`},
+				WHERE s.sku IS NULL OR (m.kind IN ('RESERVE', 'RELEASE', 'RETURN') AND (i.sku IS NULL OR e.seq IS NULL))
+				OR (m.kind = 'RETURN' AND m.delta <> i.quantity)`},
+		{Name: "line_returned_iff_restocked", Says: "a line comes back with a refund if and only if that refund says so and succeeded",
+			Query: `SELECT i.order_no, i.sku, m.delta, r.refund_no FROM order_items i
+				LEFT JOIN stock_movements m ON m.sku = i.sku AND m.kind = 'RETURN' AND m.ref = i.order_no
+				LEFT JOIN refunds r ON r.order_no = i.order_no AND r.restock = 1 AND r.status = 'SUCCEEDED'
+				WHERE (m.delta IS NULL) <> (r.refund_no IS NULL)`},
 
 		{Name: "history_has_no_gap", Says: "the events are numbered 1 to version",
 			Query: `SELECT o.order_no, o.version, COUNT(e.seq) AS events, MAX(e.seq) AS last_seq FROM orders o LEFT JOIN order_events e ON e.order_no = o.order_no
@@ -74,6 +81,9 @@ func Checks(keptSince db.Time) []Check {
 				LEFT JOIN refunds r ON r.payment_no = p.payment_no AND (r.automatic = 1 OR r.status <> 'FAILED')
 				GROUP BY p.payment_no, p.received_amount, p.refund_held
 				HAVING p.refund_held <> COALESCE(SUM(r.amount), 0) OR p.refund_held > p.received_amount`},
+		{Name: "refund_is_of_its_payment", Says: "a refund goes back by the payment of its order, in the currency that came in",
+			Query: `SELECT r.refund_no, r.order_no, r.payment_no, r.currency FROM refunds r LEFT JOIN payments p ON p.payment_no = r.payment_no
+				WHERE p.payment_no IS NULL OR p.order_no <> r.order_no OR p.received_currency <> r.currency`},
 		{Name: "refunded_amount_adds_up", Says: "refunded_amount is the sum of the succeeded customer refunds, and all of it means REFUNDED",
 			Query: `SELECT o.order_no, o.status, o.refunded_amount, COALESCE(SUM(r.amount), 0) AS refunds FROM orders o
 				LEFT JOIN refunds r ON r.order_no = o.order_no AND r.automatic IS NULL AND r.status = 'SUCCEEDED'
@@ -89,6 +99,10 @@ func Checks(keptSince db.Time) []Check {
 		{Name: "attempts_are_counted", Says: "an order's attempts are numbered 1 to attempts",
 			Query: `SELECT o.order_no, o.attempts, COUNT(p.payment_no) AS payments FROM orders o LEFT JOIN payments p ON p.order_no = o.order_no
 				GROUP BY o.order_no, o.attempts HAVING COUNT(p.payment_no) <> o.attempts OR COALESCE(MAX(p.attempt), 0) <> o.attempts`},
+
+		{Name: "key_has_its_order", Says: "an idempotency key stands for an order of its user, with the fingerprint of its request",
+			Query: `SELECT k.user_id, k.idempotency_key, k.order_no FROM idempotency_keys k LEFT JOIN orders o ON o.order_no = k.order_no
+				WHERE o.order_no IS NULL OR o.user_id <> k.user_id OR o.fingerprint <> k.fingerprint`},
 
 		{Name: "event_has_its_message", Says: "every event has its message",
 			Query: `SELECT e.order_no, e.seq, e.event FROM order_events e LEFT JOIN outbox_messages m ON m.order_no = e.order_no AND m.seq = e.seq

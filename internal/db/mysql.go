@@ -35,11 +35,14 @@ func (d *DB) openMySQL(ctx context.Context, c Config) error {
 		return errors.Join(err, pool.Close())
 	}
 	// Without RETURNING, which MariaDB has and MySQL lacks: an insert is the same statement on both.
-	dialector := gormmysql.New(gormmysql.Config{Conn: pool, DisableWithReturning: true})
-	if d.write, err = gorm.Open(dialector, d.gormConfig()); err != nil {
+	dialector := gormmysql.Config{Conn: pool, DisableWithReturning: true}
+	if d.write, err = gorm.Open(gormmysql.New(dialector), d.gormConfig()); err != nil {
 		return errors.Join(err, pool.Close())
 	}
-	d.read, d.mysql = d.write, cfg
+	if d.read, err = gorm.Open(gormmysql.New(dialector), d.gormConfig()); err != nil {
+		return errors.Join(err, pool.Close())
+	}
+	d.mysql = cfg
 	return nil
 }
 

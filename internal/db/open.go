@@ -69,7 +69,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return d, nil
+	return d, explainReads(d.read)
 }
 
 func (d *DB) openSQLite(c Config) (err error) {
@@ -115,9 +115,6 @@ func (d *DB) gormConfig() *gorm.Config {
 	}
 }
 
-// Read returns a handle for reading outside a transaction. On SQLite it cannot write.
-func (d *DB) Read(ctx context.Context) *gorm.DB { return d.read.WithContext(ctx) }
-
 // Now returns the database's clock: the server's on MySQL, the configured one on SQLite.
 func (d *DB) Now(ctx context.Context) (time.Time, error) { return d.clock(d.Read(ctx)) }
 
@@ -145,9 +142,7 @@ func (d *DB) Ping(ctx context.Context) error { return d.Read(ctx).Exec("SELECT 1
 // Close closes the connections.
 func (d *DB) Close() error {
 	err := d.Pool().Close()
-	if d.read != d.write {
-		reader, e := d.read.DB()
-		err = errors.Join(err, e, reader.Close())
-	}
+	reader, e := d.read.DB() // on MySQL the same pool: closing it twice does no harm
+	err = errors.Join(err, e, reader.Close())
 	return err
 }

@@ -12,6 +12,8 @@ type Metrics struct {
 	TxRetries        *prometheus.CounterVec // by op, class
 	GatewayCalls     *prometheus.CounterVec // by gateway, call, outcome
 	Callbacks        *prometheus.CounterVec // by gateway, result
+	Events           *prometheus.CounterVec // of the outbox, by result: published, failed
+	Commands         *prometheus.CounterVec // by type, result
 	Alerts           *prometheus.CounterVec // by kind: what a person should look at
 	HTTPDuration     *prometheus.HistogramVec
 	BatchSize        *prometheus.HistogramVec // by use case
@@ -37,6 +39,8 @@ func New(reg prometheus.Registerer) *Metrics {
 		TxRetries:        counter("orderd_tx_retries_total", "Transactions run again, by operation and class of the error.", "op", "class"),
 		GatewayCalls:     counter("orderd_gateway_calls_total", "Calls to a payment gateway, by their outcome.", "gateway", "call", "outcome"),
 		Callbacks:        counter("orderd_callbacks_total", "Callbacks received, by their result or error code.", "gateway", "result"),
+		Events:           counter("orderd_events_total", "Events of the outbox, by what became of the attempt to publish them: published, failed.", "result"),
+		Commands:         counter("orderd_commands_total", "Commands from the queue, by type and result: done, refused, repeated, put_off, parked.", "type", "result"),
 		Alerts:           counter("orderd_alerts_total", "Events that a person should look at.", "kind"),
 		HTTPDuration:     histogram("orderd_http_request_seconds", "Duration of HTTP requests.", prometheus.ExponentialBuckets(0.001, 2, 14), "method", "route", "status"),
 		BatchSize:        histogram("orderd_batch_size", "Items per group commit.", prometheus.ExponentialBuckets(1, 2, 8), "use_case"),

@@ -34,7 +34,14 @@ func (s *Service) runStages(ctx context.Context, ps []*placing) error {
 		return s.runInOneTx(ctx, ps, stages)
 	}
 	for i := range stages {
-		if err := s.runInOneTx(ctx, ps, stages[i:i+1]); err != nil {
+		todo := ps
+		if i > 0 { // only those that stand there: who was refused, or waits for a twin, is done for this time
+			todo = at(stages[i].from, ps)
+		}
+		if len(todo) == 0 {
+			continue
+		}
+		if err := s.runInOneTx(ctx, todo, stages[i:i+1]); err != nil {
 			return err
 		}
 	}

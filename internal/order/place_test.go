@@ -1,0 +1,157 @@
+package order_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"orderd/internal/db/cut"
+	"orderd/internal/fault"
+	"orderd/internal/fsm"
+	"orderd/internal/order"
+)
+
+func eachCommit(t *testing.T, test func(t *testing.T, b *bundle)) {
+	t.Helper()
+	for _, commit := range []order.StageCommit{order.Together, order.Each} {
+		for _, size := range []int{1, 128} {
+			t.Run(fmt.Sprintf("%s/%d", commit, size), func(t *testing.T) {
+				each(t, test, func(o *options) { o.order.StageCommit, o.order.BatchSize = commit, size })
+			})
+		}
+	}
+}
+
+// Twins of one order, and orders for the last unit, released at once: one of each, however stages are committed and
+// grouped.
+func TestTwinsAndTheLastUnit(t *testing.T) {
+	eachCommit(t, func(t *testing.T, b *bundle) {
+		for range 5 {
+			sku, orderNo := b.sku(1299, 2), no("ord")
+			created := b.race(20, func(int) order.PlaceRequest { return request(orderNo, sku, 2) }, "")
+			require.Len(t, created, 1)
+			require.Zero(t, b.left(sku))
+
+			last := b.sku(1299, 1)
+			created = b.race(20, func(int) order.PlaceRequest { return request(no("ord"), last, 1) }, "out_of_stock")
+			require.Len(t, created, 1)
+			require.Zero(t, b.left(last))
+
+			keyed := b.sku(1299, 10)
+			key := no("key")
+			created = b.race(20, func(int) order.PlaceRequest {
+				r := request("", keyed, 1)
+				r.Key = key
+				return r
+			}, "")
+			require.Len(t, created, 1)
+			require.EqualValues(t, 9, b.left(keyed))
+		}
+		b.clean()
+	})
+}
+
+// race places n requests at once and returns the orders that one of them created. Others may be refused with allowed.
+func (b *bundle) race(n int, make_ func(i int) order.PlaceRequest, allowed string) []string {
+	b.t.Helper()
+	start := make(chan struct{})
+	var mu sync.Mutex
+	var created []string
+	var all sync.WaitGroup
+	for i := range n {
+		r := make_(i)
+		all.Go(func() {
+			<-start
+			res, err := b.Place(b.t.Context(), r)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil && !(allowed != "" && fault.Is(err, allowed)):
+				b.t.Error(err)
+			case err == nil && res.Created:
+				created = append(created, res.Order.OrderNo)
+			case err == nil && res.Guard == "":
+				b.t.Error("a repeat without a guard")
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	return created
+}
+
+// The connection breaks at every statement of placing, before or after it took effect, and around every COMMIT. Whatever
+// the caller hears, sending the same again ends with one order, reserved and charged once.
+func TestPlacingSurvivesEveryCut(t *testing.T) {
+	for _, commit := range []order.StageCommit{order.Together, order.Each} {
+		t.Run(string(commit), func(t *testing.T) {
+			t.Parallel()
+			cuts := &cut.Point{}
+			b := setup(t, "mysql", func(o *options) { o.order.StageCommit, o.db.Wrap = commit, cuts.Wrap })
+			sku := b.sku(1299, 100000)
+			left := b.left(sku)
+			hits := func(where cut.Where) bool {
+				r := request(no("ord"), sku, 2)
+				cuts.Arm(where, 1)
+				_, err := b.Place(t.Context(), r)
+				made := cuts.Disarm()
+				if err != nil {
+					f := fault.As(err)
+					require.NotNil(t, f, "%+v: %v", where, err)
+					require.Equal(t, fault.Unavailable, f.Kind, "%+v: %v", where, err)
+				}
+				b.due("payments") // a lease whose holder heard nothing
+				res, err := b.Place(t.Context(), r)
+				require.NoError(t, err, "%+v", where)
+				require.Equal(t, fsm.Pending, res.Order.Payment.Status, "%+v", where)
+				left -= 2
+				require.Equal(t, left, b.left(sku), "%+v", where)
+				return made == 1
+			}
+			require.True(t, hits(cut.BeforeCommit))
+			require.True(t, hits(cut.AfterCommit))
+			k := 1
+			for hits(cut.BeforeStatement(k)) && hits(cut.AfterStatement(k)) {
+				k++
+			}
+			require.Greater(t, k, 12, "statements of placing an order")
+			b.clean()
+		})
+	}
+}
+
+// A price that changes between a request and its repeat does not change the order.
+func TestPricesAreOfTheFirstMoment(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sku := b.sku(1299, 10)
+		r := request(no("ord"), sku, 2)
+		expected := int64(2 * 1300)
+		r.ExpectedAmount = &expected
+		_, err := b.Place(t.Context(), r)
+		require.True(t, fault.Is(err, "amount_changed"), "%v", err)
+		expected = 2 * 1299
+		first, err := b.Place(t.Context(), r)
+		require.NoError(t, err)
+		it, err := b.stock.Get(t.Context(), sku)
+		require.NoError(t, err)
+		it.UnitPrice = 1
+		_, _, err = b.stock.Put(t.Context(), it, nil)
+		require.NoError(t, err)
+		again, err := b.Place(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, first.Order.Items, again.Order.Items)
+		require.Equal(t, first.Order.Amount, again.Order.Amount)
+		b.clean()
+	})
+}
+
+// A pool of one connection must not deadlock: nothing inside a transaction may ask for a second one.
+func TestOneConnectionIsEnough(t *testing.T) {
+	b := setup(t, "mysql", func(o *options) { o.db.MaxOpen = 1 })
+	sku := b.sku(1299, 100)
+	created := b.race(20, func(int) order.PlaceRequest { return request(no("ord"), sku, 1) }, "")
+	require.Len(t, created, 20)
+	b.clean()
+}
