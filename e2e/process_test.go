@@ -212,3 +212,10 @@ func override(vars map[string]string, pairs []string) {
 		}
 	}
 }
+
+// cloneWith is a copy with pairs overridden.
+func cloneWith(vars map[string]string, pairs ...string) map[string]string {
+	own := maps.Clone(vars)
+	override(own, pairs)
+	return own
+}

@@ -3,14 +3,10 @@ package e2e
 import (
 	"net/http"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// silently lets the sandbox take money and report it to nobody, so that a test's own callback is the first.
-func (a *arena) silently() { a.sandbox.faults(a.t, 1, rule{On: "callback", Mode: "drop", Rate: 1}) }
 
 // transaction is the gateway's number of an accepted charge.
 func (o orderView) transaction() string {
@@ -20,40 +16,15 @@ func (o orderView) transaction() string {
 	return *o.Payment.TransactionID
 }
 
-// history returns the names of an order's events.
-func (c *client) history(orderNo string) []string {
-	c.t.Helper()
-	var timeline struct {
-		Events []struct{ Kind, Event string }
-	}
-	c.do(http.MethodGet, "/v1/orders/"+orderNo+"/timeline", nil).decode(c.t, &timeline)
-	var names []string
-	for _, e := range timeline.Events {
-		if e.Kind == "event" {
-			names = append(names, e.Event)
-		}
-	}
-	return names
-}
-
-func result(t testing.TB, a answer) string {
-	t.Helper()
-	var body struct{ Result string }
-	a.decode(t, &body)
-	return body.Result
-}
-
 func (a *arena) sameCallback() {
-	a.silently()
+	a.mute(a.t)
 	sku := a.admin.stock(100, 10)
 	o := a.at(0).mustPlace(sku, 3)
-	a.sandbox.pay(a.t, o.Payment.PaymentNo)
-	cb := succeeded(o, o.transaction())
-	cb.ID, cb.At = newNo("msg"), time.Now()
+	cb := a.paidAtGateway(a.t, o)
 	results := map[string]int{}
 	for _, x := range gather(20, func(i int) answer { return a.at(i).callback(cb) }) {
 		require.Equal(a.t, http.StatusOK, x.Status, "%s", x)
-		results[result(a.t, x)]++
+		results[x.result(a.t)]++
 	}
 	require.Equal(a.t, map[string]int{"applied": 1, "duplicate": 19}, results)
 	paid := a.at(0).do(http.MethodGet, "/v1/orders/"+o.OrderNo, nil)
@@ -131,12 +102,11 @@ func (u unsettled) Error() string {
 
 // A client that confirms and a gateway that reports: neither may be told of a failure.
 func (a *arena) callbackAgainstResubmission() {
-	a.silently()
+	a.mute(a.t)
 	sku := a.admin.stock(100, 10)
 	body := want(newNo("conf"), sku, 3)
 	o := a.oneOrder([]answer{a.at(0).place(body)})
-	a.sandbox.pay(a.t, o.Payment.PaymentNo)
-	cb := succeeded(o, o.transaction())
+	cb := a.paidAtGateway(a.t, o)
 	for i, x := range gather(6, func(i int) answer {
 		switch i % 3 {
 		case 0:

@@ -15,11 +15,16 @@ const settleLimit = time.Minute
 // settled polls until done returns nil, and fails the test with its last error after a minute.
 func settled(t testing.TB, done func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
-	defer cancel()
-	if err := testenv.Poll(ctx, nil, func(context.Context) error { return done() }); err != nil {
+	if err := poll(t, done); err != nil {
 		t.Fatalf("not settled: %v", err)
 	}
+}
+
+// poll is settled for goroutines other than the test's: it returns the last error.
+func poll(t testing.TB, done func() error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
+	defer cancel()
+	return testenv.Poll(ctx, nil, func(context.Context) error { return done() })
 }
 
 // together runs f(0) .. f(n-1) in goroutines that a barrier releases at once, and waits for all.

@@ -4,23 +4,20 @@ import (
 	"context"
 	"fmt"
 	"text/tabwriter"
-	"time"
 
 	"orderd/internal/audit"
 	"orderd/internal/db"
 )
 
-type auditCommand struct {
-	Keep time.Duration `default:"720h" env:"ORDERD_KEEP" help:"Published messages older than this may be gone."`
-}
+type auditCommand struct{}
 
 // Run checks the books and prints what is wrong.
-func (a auditCommand) Run(ctx context.Context, s *Settings, c console) error {
+func (auditCommand) Run(ctx context.Context, s *Settings, c console) error {
 	return s.withDatabase(ctx, func(d *db.DB) error {
 		if err := d.CheckSchema(ctx); err != nil {
 			return err
 		}
-		found, err := audit.Run(ctx, d, a.Keep)
+		found, err := audit.Run(ctx, d, s.Keep)
 		if err != nil {
 			return err
 		}

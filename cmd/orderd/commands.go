@@ -114,4 +114,3 @@ func (versionCommand) Run(c console) error {
 	_, err := fmt.Fprintln(c.out, "orderd", version)
 	return err
 }
-

@@ -20,22 +20,28 @@ type Settings struct {
 	PublicURL  string `env:"ORDERD_PUBLIC_URL" help:"Where gateways reach the API, for callbacks. Default: the bound address."`
 	DataDir    string `default:"./orderd-data" env:"ORDERD_DATA_DIR" help:"Files of the embedded mode: database, secrets, the sandbox's journal."`
 	DBDSN      string `name:"db-dsn" env:"ORDERD_DB_DSN" help:"MySQL or MariaDB: user:password@tcp(host:3306)/orderd. Empty: embedded SQLite."`
+	DBMaxOpen  int    `name:"db-max-open" default:"32" env:"ORDERD_DB_MAX_OPEN" help:"Connections to MySQL or MariaDB, at most."`
 	RedisAddrs string `env:"ORDERD_REDIS_ADDRS" help:"Redis, host:port. Empty: in this process."`
+
+	AMQPURL string `name:"amqp-url" env:"ORDERD_AMQP_URL" help:"RabbitMQ: amqp://user:password@host:5672/vhost. Empty: a broker in this process."`
 
 	JWTSecret    string `name:"jwt-secret" env:"ORDERD_JWT_SECRET" help:"HS256 secret of bearer tokens, 32 bytes or more."`
 	JWTPublicKey string `name:"jwt-public-key" env:"ORDERD_JWT_PUBLIC_KEY" help:"PEM file of the RS256 or ES256 key of bearer tokens, instead of the secret."`
 	JWTIssuer    string `name:"jwt-issuer" env:"ORDERD_JWT_ISSUER" help:"Issuer that tokens must have."`
 
-	Gateway              string `default:"sandbox" enum:"sandbox" env:"ORDERD_GATEWAY" help:"Payment gateway of orders that name none."`
+	Gateway              string `default:"sandbox" env:"ORDERD_GATEWAY" help:"Payment gateway of orders that name none: sandbox, or another that is configured."`
 	MerchantID           string `default:"m-orderd" env:"ORDERD_MERCHANT_ID" help:"Who we are at the sandbox gateway."`
 	SandboxAddr          string `default:"127.0.0.1:8082" env:"ORDERD_SANDBOX_ADDR" help:"Address of the built-in sandbox gateway."`
 	SandboxURL           string `env:"ORDERD_SANDBOX_URL" help:"A sandbox gateway elsewhere; the built-in one does not start then."`
 	SandboxAPIKey        string `name:"sandbox-api-key" env:"ORDERD_SANDBOX_API_KEY" help:"What we call the sandbox gateway with."`
 	SandboxWebhookSecret string `env:"ORDERD_SANDBOX_WEBHOOK_SECRET" help:"What it signs its callbacks with: whsec_<base64>."`
 
+	Stripe StripeSettings `embed:"" prefix:"stripe-" envprefix:"ORDERD_STRIPE_"`
+
 	PayTimeout     time.Duration `default:"15m" env:"ORDERD_PAY_TIMEOUT" help:"An order that is not paid for so long expires."`
 	CloseGrace     time.Duration `default:"5m" env:"ORDERD_CLOSE_GRACE" help:"How long expiry waits for an unreachable gateway."`
 	WorkerInterval time.Duration `default:"1s" env:"ORDERD_WORKER_INTERVAL" help:"Pause between two rounds of a background worker."`
+	Keep           time.Duration `default:"720h" env:"ORDERD_KEEP" help:"Published and received messages are kept so long; longer than any message may be repeated."`
 	StageCommit    string        `default:"together" enum:"together,each" env:"ORDERD_STAGE_COMMIT" help:"Commit the local stages of an order together, or each."`
 	BatchSize      int           `default:"128" env:"ORDERD_BATCH_SIZE" help:"Orders per group commit; 1: no grouping."`
 	RateLimit      int           `default:"100" env:"ORDERD_RATE_LIMIT" help:"Requests per user and second, burst twice that; 0: off."`
@@ -49,6 +55,9 @@ func (s *Settings) embedded() bool { return s.DBDSN == "" }
 
 // complete fills in the secrets that embedded mode keeps in its data directory, and refuses settings that would be unsafe.
 func (s *Settings) complete() error {
+	if s.Keep <= 0 {
+		return errors.New("--keep must be positive")
+	}
 	if s.embedded() {
 		for name, addr := range map[string]string{"--addr": s.Addr, "--ops-addr": s.OpsAddr, "--sandbox-addr": s.SandboxAddr} {
 			if !loopback(addr) {

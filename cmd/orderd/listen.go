@@ -36,6 +36,18 @@ func (s *Settings) listen() (*listeners, error) {
 	return l, nil
 }
 
+// urls returns where the sandbox gateway listens, and where gateways reach the API.
+func (l *listeners) urls(s *Settings) (sandbox, public string) {
+	sandbox, public = s.SandboxURL, s.PublicURL
+	if l.sandbox != nil {
+		sandbox = "http://" + l.sandbox.Addr().String()
+	}
+	if public == "" {
+		public = "http://" + l.api.Addr().String()
+	}
+	return sandbox, public
+}
+
 // close closes those that no server has closed.
 func (l *listeners) close() error {
 	var err error

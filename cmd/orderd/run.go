@@ -18,12 +18,14 @@ Without any configuration it runs by itself: SQLite in --data-dir, an in-process
 // commands are the subcommands; the settings are the same for all.
 type commands struct {
 	Settings
-	Serve   serveCommand   `cmd:"" default:"1" help:"Serve the API (the default)."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date, or show where it stands."`
-	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user."`
-	Audit   auditCommand   `cmd:"" help:"Check the books: every invariant, on the live database. Exit code 1 if one is broken."`
-	Sandbox sandboxCommand `cmd:"" help:"Run the sandbox payment gateway by itself."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve     serveCommand     `cmd:"" default:"1" help:"Serve the API (the default)."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date, or show where it stands."`
+	Token     tokenCommand     `cmd:"" help:"Print a bearer token for a user."`
+	Audit     auditCommand     `cmd:"" help:"Check the books: every invariant, on the live database. Exit code 1 if one is broken."`
+	Reconcile reconcileCommand `cmd:"" help:"Compare the books with the gateways' own, both ways. Exit code 1 if they differ."`
+	Parked    parkedCommand    `cmd:"" help:"See to commands from the queue that were given up."`
+	Sandbox   sandboxCommand   `cmd:"" help:"Run the sandbox payment gateway by itself."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 
 // console is where commands print.

@@ -20,9 +20,9 @@ import (
 	"orderd/internal/httpapi"
 	"orderd/internal/idem"
 	"orderd/internal/metrics"
+	"orderd/internal/msg"
 	"orderd/internal/order"
 	"orderd/internal/payment"
-	"orderd/internal/payment/sandbox"
 	"orderd/internal/payment/sandbox/server"
 	"orderd/internal/stock"
 )
@@ -56,13 +56,24 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 		return err
 	}
 	toClose.add(redis.Close)
+	broker, err := s.openBroker(log)
+	if err != nil {
+		return err
+	}
+	toClose.add(broker.Close)
 
 	l, err := s.listen()
 	if err != nil {
 		return err
 	}
 	toClose.add(l.close)
-	gateways, builtin, err := s.gateways(l, &toClose, log)
+	var builtin *server.Server
+	if l.sandbox != nil {
+		if builtin, err = s.newSandbox(log); err != nil {
+			return err
+		}
+	}
+	gateways, err := s.gateways(l.urls(s))
 	if err != nil {
 		return err
 	}
@@ -81,13 +92,15 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 		return err
 	}
 	api, err := httpapi.New(httpapi.Config{Auth: auth, RateLimit: s.RateLimit}, httpapi.Deps{Orders: orders, Stock: items,
-		Gateways: gateways, Ready: readiness(database, redis), Metrics: m, Log: log, Now: time.Now})
+		Gateways: gateways, Ready: readiness(database, redis, broker), Metrics: m, Log: log, Now: time.Now})
 	if err != nil {
 		return err
 	}
 
 	apiServer := httpapi.NewHTTPServer(api, log)
-	servers := []*http.Server{apiServer, httpapi.NewHTTPServer(httpapi.Ops(registry), log)}
+	ops := httpapi.NewHTTPServer(httpapi.Ops(registry), log)
+	ops.WriteTimeout = 0 // a profile takes its time
+	servers := []*http.Server{apiServer, ops}
 	listeners := []net.Listener{l.api, l.ops}
 	names := []string{"api", "ops"}
 	if builtin != nil {
@@ -112,6 +125,8 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	defer stopWorkers()
 	var working errgroup.Group
 	working.Go(func() error { work(workers, "sweeper", s.WorkerInterval, log, orders.Sweep); return nil })
+	working.Go(func() error { return consume(ctx, broker, orders) }) // stops with the listeners, and the workers after it
+	s.publish(workers, &working, broker, database, m, log)
 	working.Go(func() error { work(workers, "refunds", s.WorkerInterval, log, orders.SendRefunds); return nil })
 
 	<-ctx.Done()
@@ -133,7 +148,7 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 
 // openDatabase opens SQLite and brings it up to date, or MySQL, whose schema the operator migrates.
 func (s *Settings) openDatabase(ctx context.Context, toClose *closers, m *metrics.Metrics, log *slog.Logger) (*db.DB, error) {
-	c := db.Config{DSN: s.DBDSN, Log: log, Metrics: m}
+	c := db.Config{DSN: s.DBDSN, MaxOpen: s.DBMaxOpen, Log: log, Metrics: m}
 	if s.embedded() {
 		unlock, err := lockDir(s.DataDir)
 		if err != nil {
@@ -163,27 +178,6 @@ func (s *Settings) openRedis(log *slog.Logger) (*idem.Redis, error) {
 	return idem.Embedded(log), nil
 }
 
-func (s *Settings) gateways(l *listeners, toClose *closers, log *slog.Logger) (map[string]payment.Gateway, *server.Server, error) {
-	url, public := s.SandboxURL, s.PublicURL
-	if public == "" {
-		public = "http://" + l.api.Addr().String()
-	}
-	var builtin *server.Server
-	if l.sandbox != nil {
-		var err error
-		if builtin, err = s.newSandbox(log); err != nil {
-			return nil, nil, err
-		}
-		url = "http://" + l.sandbox.Addr().String()
-	}
-	g, err := sandbox.NewGateway(sandbox.Config{URL: url, APIKey: s.SandboxAPIKey, MerchantID: s.MerchantID,
-		WebhookSecrets: []string{s.SandboxWebhookSecret}, NotifyURL: public + "/v1/payments/callbacks/sandbox"})
-	if err != nil {
-		return nil, nil, err
-	}
-	return map[string]payment.Gateway{g.Name(): g}, builtin, nil
-}
-
 func (s *Settings) orders(d *db.DB, r *idem.Redis, g map[string]payment.Gateway, m *metrics.Metrics, log *slog.Logger) (*order.Service, error) {
 	secret, err := s.secret()
 	if err != nil {
@@ -201,12 +195,13 @@ func (s *Settings) orders(d *db.DB, r *idem.Redis, g map[string]payment.Gateway,
 			Gateways: g, Metrics: m, Log: log}), nil
 }
 
-// readiness names what serving needs. Redis is named and not needed: orders go on without it.
-func readiness(d *db.DB, r *idem.Redis) func(context.Context) []httpapi.Check {
+// readiness names what serving needs. Redis and the broker are named and not needed: orders go on without them.
+func readiness(d *db.DB, r *idem.Redis, b msg.Broker) func(context.Context) []httpapi.Check {
 	return func(ctx context.Context) []httpapi.Check {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return []httpapi.Check{{Name: "database", Err: d.Ping(ctx)}, {Name: "migrations", Err: d.CheckSchema(ctx)}, {Name: "redis", Err: r.Ping(ctx), Optional: true}}
+		return []httpapi.Check{{Name: "database", Err: d.Ping(ctx)}, {Name: "migrations", Err: d.CheckSchema(ctx)}, {Name: "redis", Err: r.Ping(ctx), Optional: true},
+			{Name: "broker", Err: b.Ping(ctx), Optional: true}}
 	}
 }
 

@@ -48,6 +48,7 @@ var violations = []violation{
 	{"movement_has_its_line", "sku=GHOST", []string{"INSERT INTO stock_movements (sku, kind, ref, delta, reason, at) VALUES ('GHOST', 'ADJUST', 'adjust-3', 1, '', ?)"}, nil},
 	{"line_returned_iff_restocked", "order_no=order-shipped sku=TEA", []string{move("TEA", "RETURN", "order-shipped", 2)}, nil},
 	{"line_returned_iff_restocked", "order_no=order-refunded sku=CUP", []string{"DELETE FROM stock_movements WHERE kind = 'RETURN' AND ref = 'order-refunded' AND sku = 'CUP'"}, nil},
+	{"line_returned_iff_restocked", "order_no=order-returned sku=TEA", []string{"UPDATE refunds SET restock = 0 WHERE order_no = 'order-returned'"}, nil},
 
 	{"history_has_no_gap", "order_no=order-paying version=4 events=3", []string{"UPDATE orders SET version = 4 WHERE order_no = 'order-paying'"}, nil},
 	{"history_has_no_gap", "order_no=order-paying", []string{"DELETE FROM order_events WHERE order_no = 'order-paying' AND seq = 2"},
@@ -81,7 +82,8 @@ var violations = []violation{
 	{"refund_is_of_its_payment", "payment_no=nothing", []string{"UPDATE refunds SET payment_no = 'nothing', status = 'FAILED' WHERE refund_no = 'refund-1'"},
 		[]string{"refunds_are_held", "refunded_amount_adds_up"}},
 	{"refunded_amount_adds_up", "order_no=order-paid status=PAID refunded_amount=1 refunds=0", []string{"UPDATE orders SET refunded_amount = 1 WHERE order_no = 'order-paid'"}, nil},
-	{"refunded_amount_adds_up", "order_no=order-refunded", []string{"UPDATE orders SET status = 'PAID' WHERE order_no = 'order-refunded'"}, []string{"status_is_of_last_event"}},
+	{"refunded_amount_adds_up", "order_no=order-refunded", []string{"UPDATE orders SET status = 'PAID' WHERE order_no = 'order-refunded'"},
+		[]string{"status_is_of_last_event", "line_returned_iff_restocked"}},
 
 	{"transaction_booked_once", "transaction_id=same", []string{"UPDATE payments SET transaction_id = 'same' WHERE order_no IN ('order-paid', 'order-paying')"}, nil},
 	{"one_open_attempt", "order_no=order-second n=2", []string{"UPDATE payments SET status = 'UNKNOWN' WHERE order_no = 'order-second' AND attempt = 1"}, nil},

@@ -37,11 +37,11 @@ func Checks(keptSince db.Time) []Check {
 				LEFT JOIN order_events e ON e.order_no = m.ref AND e.event = 'reserve'
 				WHERE s.sku IS NULL OR (m.kind IN ('RESERVE', 'RELEASE', 'RETURN') AND (i.sku IS NULL OR e.seq IS NULL))
 				OR (m.kind = 'RETURN' AND m.delta <> i.quantity)`},
-		{Name: "line_returned_iff_restocked", Says: "a line comes back with a refund if and only if that refund says so and succeeded",
-			Query: `SELECT i.order_no, i.sku, m.delta, r.refund_no FROM order_items i
+		{Name: "line_returned_iff_restocked", Says: "a line comes back if and only if all of its order's money went back, with a refund that says so",
+			Query: `SELECT i.order_no, i.sku, m.delta, r.refund_no FROM order_items i JOIN orders o ON o.order_no = i.order_no
 				LEFT JOIN stock_movements m ON m.sku = i.sku AND m.kind = 'RETURN' AND m.ref = i.order_no
 				LEFT JOIN refunds r ON r.order_no = i.order_no AND r.restock = 1 AND r.status = 'SUCCEEDED'
-				WHERE (m.delta IS NULL) <> (r.refund_no IS NULL)`},
+				WHERE (m.delta IS NULL) <> (r.refund_no IS NULL OR o.status <> 'REFUNDED')`},
 
 		{Name: "history_has_no_gap", Says: "the events are numbered 1 to version",
 			Query: `SELECT o.order_no, o.version, COUNT(e.seq) AS events, MAX(e.seq) AS last_seq FROM orders o LEFT JOIN order_events e ON e.order_no = o.order_no

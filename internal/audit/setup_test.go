@@ -223,4 +223,21 @@ func fill(t *testing.T, s *shop) {
 	refunded, err := s.orders.Get(ctx, admin, "order-refunded")
 	require.NoError(t, err)
 	require.EqualValues(t, "REFUNDED", refunded.Status)
+
+	// The refund that brings the goods back is answered first, the one before it last.
+	back = s.paid(t, "order-returned")
+	s.bank(t, http.MethodPost, "/v1/charges/"+back.Payment.PaymentNo+"/pay", map[string]any{"outcome": "succeeded"})
+	s.bank(t, http.MethodPut, "/v1/faults", map[string]any{"rules": []any{map[string]any{"on": "callback", "mode": "drop"},
+		map[string]any{"on": "refund", "mode": "error_before", "times": 1}}})
+	_, err = s.orders.Refund(ctx, admin, order.RefundRequest{OrderNo: "order-returned", RefundNo: "refund-3", Amount: 100})
+	require.NoError(t, err)
+	_, err = s.orders.Refund(ctx, admin, order.RefundRequest{OrderNo: "order-returned", RefundNo: "refund-4", Amount: 300, Restock: true})
+	require.NoError(t, err)
+	got, err = s.orders.Settle(ctx, payment.Notice{Source: "callback:sandbox", Gateway: "sandbox", MessageID: "msg-refund-3", Kind: payment.RefundSucceeded,
+		PaymentNo: back.Payment.PaymentNo, RefundNo: "refund-3", RefundID: "rf-3", Amount: 100, Currency: "CNY"})
+	require.NoError(t, err)
+	require.Equal(t, "applied", got.Result)
+	returned, err := s.orders.Get(ctx, admin, "order-returned")
+	require.NoError(t, err)
+	require.EqualValues(t, "REFUNDED", returned.Status)
 }

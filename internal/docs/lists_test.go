@@ -2,6 +2,7 @@ package docs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,37 +18,61 @@ import (
 	"orderd/internal/metrics"
 )
 
-// settings reads the fields of cmd/orderd's Settings, which no other package can import.
-func settings() (string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), root+"/cmd/orderd/config.go", nil, parser.SkipObjectResolution)
+// field is one of a struct of cmd/orderd, which no other package can import.
+type field struct {
+	name string
+	tag  reflect.StructTag
+}
+
+func fieldsOf(path, name string) ([]field, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), root+"/"+path, nil, parser.SkipObjectResolution)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var fields *ast.FieldList
+	var found []field
 	ast.Inspect(file, func(n ast.Node) bool {
-		if t, ok := n.(*ast.TypeSpec); ok && t.Name.Name == "Settings" {
-			fields = t.Type.(*ast.StructType).Fields
+		t, ok := n.(*ast.TypeSpec)
+		if !ok || t.Name.Name != name {
+			return true
 		}
-		return true
+		for _, f := range t.Type.(*ast.StructType).Fields.List {
+			if f.Tag == nil { // embedded
+				continue
+			}
+			text, e := strconv.Unquote(f.Tag.Value)
+			err = errors.Join(err, e)
+			found = append(found, field{f.Names[0].Name, reflect.StructTag(text)})
+		}
+		return false
 	})
-	if fields == nil {
-		return "", fmt.Errorf("cmd/orderd/config.go has no Settings")
+	if found == nil && err == nil {
+		err = fmt.Errorf("%s has no %s", path, name)
 	}
+	return found, err
+}
+
+func settings() (string, error) {
+	fields, err := fieldsOf("cmd/orderd/config.go", "Settings")
 	var out strings.Builder
 	out.WriteString("| variable | default | |\n|---|---|---|\n")
-	for _, f := range fields.List {
-		text, err := strconv.Unquote(f.Tag.Value)
-		if err != nil {
-			return "", err
-		}
-		tag := reflect.StructTag(text)
+	for _, f := range fields {
 		value := ""
-		if d := tag.Get("default"); d != "" {
+		if d := f.tag.Get("default"); d != "" {
 			value = "`" + d + "`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", tag.Get("env"), value, cell(tag.Get("help")))
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", f.tag.Get("env"), value, cell(f.tag.Get("help")))
 	}
-	return out.String(), nil
+	return out.String(), err
+}
+
+func commands() (string, error) {
+	fields, err := fieldsOf("cmd/orderd/run.go", "commands")
+	var out strings.Builder
+	out.WriteString("| command | |\n|---|---|\n")
+	for _, f := range fields {
+		fmt.Fprintf(&out, "| `orderd %s` | %s |\n", strings.ToLower(f.name), cell(f.tag.Get("help")))
+	}
+	return out.String(), err
 }
 
 // registered keeps what is registered, instead of serving it.

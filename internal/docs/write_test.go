@@ -8,8 +8,8 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"orderd/internal/failpoint/scan"
@@ -29,6 +29,8 @@ func write(p place, kind, args string) (string, error) {
 		return schemes(p)
 	case "settings":
 		return settings()
+	case "commands":
+		return commands()
 	case "metrics":
 		return metricList()
 	case "failpoints":
@@ -37,14 +39,20 @@ func write(p place, kind, args string) (string, error) {
 	return "", fmt.Errorf("no such kind of part: %s", kind)
 }
 
-// code quotes a file, from the one line that matches a pattern to the next that matches another:
-// "path | from | to". A pattern that does not start with ^ is plain text.
+// code quotes a file, from the one line that has a text to the next that has another: "path | from | to". ^text is at
+// the beginning of its line. "path | from | to | 2" takes two lines more.
 func code(p place, args string) (string, error) {
 	part := strings.Split(args, " | ")
-	if len(part) != 3 {
+	if len(part) < 3 {
 		return "", fmt.Errorf("want path | from | to")
 	}
-	path := part[0]
+	path, more := part[0], 0
+	if len(part) == 4 {
+		var err error
+		if more, err = strconv.Atoi(part[3]); err != nil {
+			return "", err
+		}
+	}
 	lines, err := readLines(path)
 	if err != nil {
 		return "", err
@@ -53,14 +61,14 @@ func code(p place, args string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	last := slices.IndexFunc(lines[first:], pattern(part[2]).MatchString)
+	last := slices.IndexFunc(lines[first:], has(part[2]))
 	if last < 0 {
 		return "", fmt.Errorf("%s: no line after %q has %q", path, part[1], part[2])
 	}
-	last += first
+	last += first + more
 	language := strings.TrimPrefix(filepath.Ext(path), ".")
 	return fmt.Sprintf("```%s\n%s\n```\n\n%s\n", language, strings.Join(dedent(lines[first:last+1]), "\n"),
-		p.to(fmt.Sprintf("%s, lines %d to %d", path, first+1, last+1), path, first+1, last+1)), nil
+		p.to(path, path, first+1, last+1)), nil
 }
 
 func readLines(path string) ([]string, error) {
@@ -68,18 +76,18 @@ func readLines(path string) ([]string, error) {
 	return strings.Split(string(text), "\n"), err
 }
 
-func pattern(text string) *regexp.Regexp {
-	if strings.HasPrefix(text, "^") {
-		return regexp.MustCompile(text)
+func has(text string) func(line string) bool {
+	start, atStart := strings.CutPrefix(text, "^")
+	return func(line string) bool {
+		return atStart && strings.HasPrefix(line, start) || !atStart && strings.Contains(line, text)
 	}
-	return regexp.MustCompile(regexp.QuoteMeta(text))
 }
 
-// theLine finds the one line that matches.
+// theLine finds the one line that has the text.
 func theLine(lines []string, text string) (int, error) {
 	found := -1
 	for i, line := range lines {
-		if pattern(text).MatchString(line) {
+		if has(text)(line) {
 			if found >= 0 {
 				return 0, fmt.Errorf("lines %d and %d both have %q", found+1, i+1, text)
 			}
@@ -92,20 +100,14 @@ func theLine(lines []string, text string) (int, error) {
 	return found, nil
 }
 
-// dedent takes away the tabs that all lines begin with.
+// dedent takes away what the first line is indented by.
 func dedent(lines []string) []string {
-	for {
-		for _, line := range lines {
-			if line != "" && line[0] != '\t' {
-				return lines
-			}
-		}
-		cut := make([]string, len(lines))
-		for i, line := range lines {
-			cut[i] = strings.TrimPrefix(line, "\t")
-		}
-		lines = cut
+	indent := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], "\t "))]
+	cut := make([]string, len(lines))
+	for i, line := range lines {
+		cut[i] = strings.TrimPrefix(line, indent)
 	}
+	return cut
 }
 
 // tests lists tests with the first sentence of their comments: "path Name; path Name".

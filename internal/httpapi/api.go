@@ -101,6 +101,8 @@ func (a *API) endpoints(d *docs) map[string]endpoint {
 		"openPayment":       {serve: a.openPayment},
 		"cancelOrder":       {serve: a.cancelOrder},
 		"shipOrder":         {serve: a.shipOrder},
+		"refundOrder":       {serve: a.refundOrder},
+		"listRefunds":       {serve: a.listRefunds},
 		"completeOrder":     {serve: a.completeOrder},
 		"getIdempotencyKey": {serve: a.getIdempotencyKey},
 		"listStock":         {serve: a.listStock},

@@ -1,6 +1,10 @@
 package msg
 
-import "orderd/internal/db"
+import (
+	"context"
+
+	"orderd/internal/db"
+)
 
 // Received is one row of the inbox: a message that had its effect. (Source, MessageID) is the key.
 type Received struct {
@@ -9,7 +13,7 @@ type Received struct {
 	PayloadHash string // hex SHA-256 of what was received
 	OrderNo     string
 	Kind        string // what it reported
-	Outcome     string // applied, refund_opened or ignored
+	Outcome     string // applied, refund_opened, ignored, or refused: and the code of the refusal
 	Duplicates  int64  // later arrivals
 	ReceivedAt  db.Time
 }
@@ -38,6 +42,16 @@ func KnownTx(tx *db.Tx, ids []ID) (map[ID]Received, error) {
 	return known, nil
 }
 
+// Find returns what the inbox has of a message, or nil.
+func Find(ctx context.Context, d *db.DB, id ID) (*Received, error) {
+	var rows []Received
+	err := d.Read(ctx).Where("source = ? AND message_id = ?", id.Source, id.MessageID).Find(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[0], nil
+}
+
 // ReceiveTx writes messages to the inbox, before their effect and in its transaction. A duplicate key means that a twin
 // is being handled at this moment: the transaction is run again, and then finds it known.
 //
@@ -48,6 +62,12 @@ func ReceiveTx(tx *db.Tx, ms []Received) error {
 		return nil
 	}
 	return tx.Create(&ms).Error
+}
+
+// CountDuplicate is CountDuplicateTx by itself. Dying before it loses a count.
+func CountDuplicate(ctx context.Context, d *db.DB, id ID) error {
+	_, err := d.Exec(ctx, "inbox_duplicate", "UPDATE inbox_messages SET duplicates = duplicates + 1 WHERE source = ? AND message_id = ?", id.Source, id.MessageID)
+	return err
 }
 
 // CountDuplicateTx notes one more arrival of a message that is known.

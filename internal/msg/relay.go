@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"gorm.io/gorm/clause"
@@ -19,6 +20,8 @@ const (
 	relayLease  = 20 * time.Second // how long a claimed event is one relay's
 	publishTime = 5 * time.Second  // until a batch must be confirmed: well inside the lease
 	maxBackoff  = time.Minute      // between tries of an event that nobody takes
+	firstRest   = 200 * time.Millisecond
+	maxRest     = 5 * time.Second // between tries to reach the broker
 )
 
 // Relay publishes the outbox. Any number of relays may run: an event is claimed by a lease, set by compare-and-set.
@@ -32,6 +35,9 @@ type Relay struct {
 	Owner   string // names this process in leases
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
+
+	failures int       // of the broker, in a row
+	rest     time.Time // until then it is left alone
 }
 
 // pending is a row of the outbox that is not published.
@@ -42,10 +48,26 @@ type pending struct {
 }
 
 // RunOnce publishes one batch and returns the number of events that the broker has. An event that it does not have
-// stays. The error is that of the broker or the database as a whole.
+// stays. The error is that of the broker or the database as a whole; after it the broker is left alone for a while, and
+// RunOnce does nothing. One goroutine calls it.
 func (r *Relay) RunOnce(ctx context.Context) (int, error) {
-	if err := r.Broker.Ping(ctx); err != nil {
-		return 0, fmt.Errorf("relay: %w", err)
+	if time.Now().Before(r.rest) {
+		return 0, nil
+	}
+	n, err := r.round(ctx)
+	if err == nil || n > 0 {
+		r.failures = 0
+		return n, err
+	}
+	d := min(firstRest<<min(r.failures, 10), maxRest)
+	r.rest = time.Now().Add(d/2 + rand.N(d/2))
+	r.failures++
+	return 0, fmt.Errorf("relay: %w", err)
+}
+
+func (r *Relay) round(ctx context.Context) (int, error) {
+	if err := r.ping(ctx); err != nil {
+		return 0, err
 	}
 	began := time.Now()
 	batch, err := r.claim(ctx)
@@ -64,6 +86,13 @@ func (r *Relay) RunOnce(ctx context.Context) (int, error) {
 	// Dying here: the broker has them and nobody knows. They are published again, under the same ids.
 	failpoint.Here("relay.published")
 	return r.settle(context.WithoutCancel(ctx), batch, errs)
+}
+
+// ping keeps a relay without a broker from claiming what it could not publish.
+func (r *Relay) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTime)
+	defer cancel()
+	return r.Broker.Ping(ctx)
 }
 
 // claim takes the lease of up to relayBatch heads.
@@ -115,7 +144,7 @@ func (r *Relay) settle(ctx context.Context, batch []pending, errs []error) (int,
 	}
 	err = errors.Join(err, r.release(ctx, unsent, nil))
 	if failure != nil {
-		err = errors.Join(err, fmt.Errorf("relay: %d events not confirmed: %w", len(unsent), failure))
+		err = errors.Join(err, fmt.Errorf("%d events not confirmed: %w", len(unsent), failure))
 	}
 	return len(published), err
 }

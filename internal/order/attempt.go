@@ -28,6 +28,13 @@ func (s *Service) OpenAttempt(ctx context.Context, a Actor, orderNo, gateway str
 	if o.Status != fsm.Paying {
 		return Result{}, errNotPayable("an order that is " + string(o.Status) + " cannot be paid")
 	}
+	now, err := s.DB.Now(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if !o.ExpiresAt.After(now) { // the sweeper has not come by yet
+		return Result{}, errNotPayable("the time to pay this order is over")
+	}
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	if p := o.Payment; p.OpenSlot == nil || gateway != "" && gateway != p.Gateway {

@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/idem"
+	"orderd/internal/msg"
 	"orderd/internal/payment"
 	"orderd/internal/stock"
 )
@@ -23,6 +25,10 @@ const Expired = "expired"
 // Again: the same answer. Errors are faults: not_found, invalid_transition, order_in_progress, gateway_unavailable
 // (nothing changed), unavailable, outcome_unknown.
 func (s *Service) Cancel(ctx context.Context, a Actor, orderNo, reason string) (Result, error) {
+	return s.cancelFor(ctx, a, orderNo, reason, cause{actor: a.String(), cause: "cancel", detail: reason})
+}
+
+func (s *Service) cancelFor(ctx context.Context, a Actor, orderNo, reason string, c cause) (Result, error) {
 	o, err := s.Get(ctx, a, orderNo)
 	if err != nil {
 		return Result{}, err
@@ -39,7 +45,7 @@ func (s *Service) Cancel(ctx context.Context, a Actor, orderNo, reason string) (
 	if err := s.endOpenAttempt(ctx, &o, gatewayTime); err != nil {
 		return Result{}, err
 	}
-	return s.cancel(ctx, &o, reason, cause{actor: a.String(), cause: "cancel", detail: reason})
+	return s.cancel(ctx, &o, reason, c)
 }
 
 // endOpenAttempt closes the order's open attempt at its gateway, holding the attempt's lease: nobody else may send it
@@ -111,6 +117,9 @@ func (s *Service) cancel(ctx context.Context, o *Order, reason string, c cause) 
 
 // cancelTx writes CANCELLED and everything that goes with it.
 func (s *Service) cancelTx(tx *db.Tx, o *Order, reason string, c cause) error {
+	if err := msg.ReceiveTx(tx, c.receivedRows(o.OrderNo, tx.Now)); err != nil {
+		return err
+	}
 	t := &tail{}
 	if p := o.Payment; p != nil && p.OpenSlot != nil {
 		err := payment.EndTx(tx, payment.Booking{PaymentNo: p.PaymentNo, Status: fsm.Payments.Target(fsm.Close)})
@@ -138,6 +147,12 @@ func (s *Service) cancelTx(tx *db.Tx, o *Order, reason string, c cause) error {
 	return s.flushTx(tx, t)
 }
 
+// errTransition tells a client what the state machine refused.
 func errTransition(err error) error {
-	return &fault.Error{Kind: fault.Conflict, Code: "invalid_transition", Message: fmt.Sprint(err), Err: err}
+	f := fault.New(fault.Conflict, "invalid_transition", "the order's status does not allow this")
+	var illegal *fsm.IllegalError
+	if f.Err = err; errors.As(err, &illegal) {
+		f.Message = fmt.Sprintf("%s is not possible: the order is %s", illegal.Event, illegal.From)
+	}
+	return f
 }

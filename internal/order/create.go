@@ -9,6 +9,7 @@ import (
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/idem"
+	"orderd/internal/msg"
 	"orderd/internal/payment"
 	"orderd/internal/stock"
 )
@@ -27,11 +28,14 @@ func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 		} else if p.order, p.err = s.newOrder(p, catalogue, tx.Now); p.err == nil {
 			p.creating = true
 			created = append(created, p)
-			t.move(p.order, fsm.Create, tx.Now, cause{actor: "user:" + p.UserID, cause: string(p.via())})
+			t.move(p.order, fsm.Create, tx.Now, p.cause())
 		}
 	}
 	if len(created) == 0 {
 		return nil
+	}
+	if err := msg.ReceiveTx(tx, receivedRows(created, tx.Now)); err != nil {
+		return err
 	}
 	if err := idem.BindTx(tx, keyRows(created)); err != nil {
 		return err

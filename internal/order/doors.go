@@ -27,8 +27,8 @@ func (s *Service) enter(ctx context.Context, p *placing) error {
 		return nil
 	}
 	p.orderNo, p.fresh = newNo("O"), true
-	if p.Key != "" {
-		return nil // two twins have two numbers: the unique key row lets one of them in, the other finds it
+	if p.Key != "" || p.Received != nil {
+		return nil // two twins have two numbers: the unique row of the key or message lets one in, the other finds it
 	}
 	held, first, err := s.Windows.Claim(ctx, p.Window, p.orderNo)
 	if err != nil { // without Redis nothing can tell a repeat from a second order
@@ -92,7 +92,7 @@ func (s *Service) leave(ctx context.Context, p *placing, err error) {
 		e = s.Tokens.Processed(ctx, p.Token)
 	case p.Token != "" && refused && p.door == "":
 		e = s.Tokens.Back(ctx, p.Token)
-	case p.OrderNo == "" && p.Token == "" && p.Key == "" && refused:
+	case p.Window != "" && p.OrderNo == "" && p.Token == "" && p.Key == "" && refused:
 		e = s.Windows.Free(ctx, p.Window, p.orderNo)
 	}
 	if e != nil {

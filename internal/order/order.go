@@ -6,6 +6,7 @@ import (
 	"orderd/internal/db"
 	"orderd/internal/fsm"
 	"orderd/internal/idem"
+	"orderd/internal/msg"
 	"orderd/internal/payment"
 )
 
@@ -76,6 +77,10 @@ type PlaceRequest struct {
 	Gateway        string // empty: the configured one
 	Note           string
 	ExpectedAmount *int64 // minor units; refused with amount_changed when the server's own sum differs
+
+	// Received is the queue message that asks, nil for a request: its row in the inbox is written first in the
+	// transaction that creates the order, and names the order from then on.
+	Received *msg.Received
 }
 
 // Line asks for a quantity of a SKU.

@@ -42,7 +42,10 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 		return err
 	}
 	if ok {
-		p.Status, p.TransactionID, p.PayURL = fsm.Pending, &charge.TransactionID, &charge.PayURL
+		p.Status, p.PayURL = fsm.Pending, &charge.PayURL
+		if charge.TransactionID != "" { // some gateways give a number only once it is paid
+			p.TransactionID = &charge.TransactionID
+		}
 		return nil
 	}
 	return s.afterLostRace(ctx, o, charge)
@@ -58,8 +61,10 @@ func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (pa
 		return payment.Charge{}, fmt.Errorf("gateway %q is not configured", p.Gateway)
 	}
 	if p.Status == fsm.Unknown {
-		charge, err := s.query(ctx, gateway, p.PaymentNo)
-		if !errors.Is(err, payment.ErrNotFound) {
+		charge, err := s.query(ctx, gateway, p.Ref())
+		// Some gateways tell the pay page by the charge alone. It is repeated then; it stays one charge.
+		pageless := err == nil && charge.State == fsm.Pending && charge.PayURL == ""
+		if !errors.Is(err, payment.ErrNotFound) && !pageless {
 			return charge, err
 		}
 	}
@@ -71,9 +76,9 @@ func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (pa
 	return charge, err
 }
 
-func (s *Service) query(ctx context.Context, g payment.Gateway, paymentNo string) (payment.Charge, error) {
+func (s *Service) query(ctx context.Context, g payment.Gateway, of payment.Ref) (payment.Charge, error) {
 	failpoint.Here("gateway_query.call")
-	charge, err := g.Query(ctx, paymentNo)
+	charge, err := g.Query(ctx, of)
 	failpoint.Here("gateway_query.called")
 	s.called(g.Name(), "query", charge.State, err)
 	return charge, err
@@ -100,6 +105,7 @@ func (s *Service) afterLostRace(ctx context.Context, o *Order, charge payment.Ch
 	if err != nil || stored == nil || stored.Status != fsm.Closed && stored.Status != fsm.Failed {
 		return err
 	}
+	stored.TransactionID = &charge.TransactionID // Accept did not book it
 	_, err = s.closeAtGateway(ctx, stored, gatewayTime)
 	if err != nil {
 		s.alert(ctx, "charge_left_open", "payment_no", charge.PaymentNo, "error", err)
@@ -136,8 +142,18 @@ func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit 
 	if !ok {
 		return payment.Charge{}, errGateway(fmt.Errorf("gateway %q is not configured", p.Gateway))
 	}
+	of := p.Ref()
+	if of.TransactionID == "" { // p may be from before the lease, when the charge had no number yet
+		stored, err := payment.Find(ctx, s.DB, p.PaymentNo)
+		if err != nil {
+			return payment.Charge{}, err
+		}
+		if stored != nil {
+			of = stored.Ref()
+		}
+	}
 	failpoint.Here("gateway_close.call")
-	charge, err := gateway.Close(ctx, p.PaymentNo)
+	charge, err := gateway.Close(ctx, of)
 	failpoint.Here("gateway_close.called")
 	s.called(p.Gateway, "close", charge.State, err)
 	if errors.Is(err, payment.ErrNotFound) {

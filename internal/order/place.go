@@ -25,6 +25,7 @@ type placing struct {
 	missed      bool       // a read before the transaction did not find the order
 	locked      bool       // the order's lock is held
 	bound       bool       // its Idempotency-Key has its row
+	received    bool       // its message has its row in the inbox
 	guard       idem.Guard // which was the first to know that this is a repeat
 	created     bool       // the order, by this request
 	opened      bool       // its payment attempt, by this request
@@ -109,13 +110,15 @@ func (s *Service) place(ctx context.Context, p *placing) (Result, error) {
 // placeLocally runs the stages that need nobody else, under the order's lock. The lock is given back before the gateway
 // is called: a gateway may take longer than any lock lives.
 func (s *Service) placeLocally(ctx context.Context, p *placing) error {
-	lock, answer := s.Locks.Acquire(ctx, p.orderNo, lockWait)
-	defer func() { lock.Release(ctx) }()
-	if answer == idem.Busy {
-		s.stopped(idem.GuardLock)
-		return errInProgress(nil)
+	if !p.fresh { // nobody else knows a fresh number
+		lock, answer := s.Locks.Acquire(ctx, p.orderNo, lockWait)
+		defer lock.Release(ctx)
+		if answer == idem.Busy {
+			s.stopped(idem.GuardLock)
+			return errInProgress(nil)
+		}
+		p.locked = answer == idem.Held
 	}
-	p.locked = answer == idem.Held
 	p.paymentNo = newNo("P")
 	for {
 		if err := s.places.Do(ctx, p); err != nil {

@@ -75,17 +75,15 @@ func (s *Service) askForRefund(ctx context.Context, p *payment.Payment, r paymen
 	}
 	if r.Checks > 0 {
 		failpoint.Here("gateway_query_refund.call")
-		answer, err := gateway.QueryRefund(ctx, r.SentNo())
+		answer, err := gateway.QueryRefund(ctx, r.SentNo(), p.Ref())
 		failpoint.Here("gateway_query_refund.called")
 		s.called(p.Gateway, "query_refund", answer.State, err)
 		if !errors.Is(err, payment.ErrNotFound) {
 			return answer, err
 		}
 	}
-	q := payment.RefundRequest{RefundNo: r.SentNo(), PaymentNo: r.PaymentNo, Amount: r.Amount, Currency: r.Currency}
-	if p.TransactionID != nil {
-		q.TransactionID = *p.TransactionID
-	}
+	q := payment.RefundRequest{RefundNo: r.SentNo(), PaymentNo: r.PaymentNo, TransactionID: p.Ref().TransactionID,
+		Amount: r.Amount, Total: p.ReceivedAmount, Currency: r.Currency}
 	failpoint.Here("gateway_refund.call")
 	answer, err := gateway.Refund(ctx, q)
 	failpoint.Here("gateway_refund.called")

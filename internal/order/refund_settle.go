@@ -3,6 +3,7 @@ package order
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"orderd/internal/db"
 	"orderd/internal/fault"
@@ -129,7 +130,11 @@ func (s *Service) refundSucceededTx(tx *db.Tx, t *tail, o *Order, r payment.Refu
 	if x.Error == nil && x.RowsAffected == 0 {
 		return db.ErrConflict
 	}
-	if all && r.Restock {
+	// The refund that brings the goods back need not be the last one to succeed.
+	restock := slices.ContainsFunc(o.Refunds, func(x payment.Refund) bool {
+		return x.Restock && (x.Status == fsm.Succeeded || x.RefundNo == r.RefundNo)
+	})
+	if all && restock {
 		for _, it := range o.Items {
 			t.moves = append(t.moves, stock.Movement{SKU: it.SKU, Kind: stock.Return, Ref: o.OrderNo, Delta: it.Quantity, At: tx.Now})
 		}

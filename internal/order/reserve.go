@@ -112,5 +112,8 @@ func (p *placing) cause() cause {
 	if p.resume {
 		return cause{actor: "sweeper", cause: "resume"}
 	}
+	if p.Received != nil {
+		return cause{actor: "user:" + p.UserID, cause: causeOf(p.Received)}
+	}
 	return cause{actor: "user:" + p.UserID, cause: string(p.via())}
 }

@@ -96,7 +96,7 @@ func (s *Service) confirm(ctx context.Context, n payment.Notice) (payment.Notice
 	if !ok {
 		return n, errGateway(nil)
 	}
-	charge, err := s.query(ctx, gateway, n.PaymentNo)
+	charge, err := s.query(ctx, gateway, payment.Ref{PaymentNo: n.PaymentNo, TransactionID: n.TransactionID})
 	if err != nil {
 		return n, errGateway(err)
 	}

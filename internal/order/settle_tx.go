@@ -107,7 +107,7 @@ func (b *books) sendBack(x *settling, booking payment.Booking, ev string, reason
 	refund := payment.Automatic(x.pay, booking, reason, b.tx.Now)
 	b.refunds = append(b.refunds, refund)
 	b.tail.money(x.order, ev, b.tx.Now, who)
-	b.tail.money(x.order, refundOpened, b.tx.Now, cause{who.actor, who.cause, refund.RefundNo})
+	b.tail.money(x.order, refundOpened, b.tx.Now, cause{actor: who.actor, cause: who.cause, detail: refund.RefundNo})
 }
 
 func (b *books) changed(o *Order, read int64) { b.changes = append(b.changes, change{o, read}) }

@@ -39,7 +39,7 @@ const (
 // when it wants.
 type bundle struct {
 	*order.Service
-	t        *testing.T
+	t        testing.TB
 	db       *db.DB
 	stock    *stock.Service
 	metrics  *metrics.Metrics
@@ -72,7 +72,7 @@ func each(t *testing.T, test func(t *testing.T, b *bundle), change ...func(*opti
 	}
 }
 
-func setup(t *testing.T, dialect string, change ...func(*options)) *bundle {
+func setup(t testing.TB, dialect string, change ...func(*options)) *bundle {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	m := metrics.New(prometheus.NewRegistry())
@@ -104,7 +104,7 @@ func setup(t *testing.T, dialect string, change ...func(*options)) *bundle {
 	return b
 }
 
-func newGateway(t *testing.T, name string) *gateway {
+func newGateway(t testing.TB, name string) *gateway {
 	t.Helper()
 	s, err := server.New(server.Config{MerchantID: merchant, APIKey: apiKey, WebhookSecret: webhook, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func newGateway(t *testing.T, name string) *gateway {
 }
 
 // post calls the gateway as a shopper or an operator does.
-func (g *gateway) post(t *testing.T, method, path, body string) {
+func (g *gateway) post(t testing.TB, method, path, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, g.url+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -130,23 +130,23 @@ func (g *gateway) post(t *testing.T, method, path, body string) {
 	require.Less(t, resp.StatusCode, 300, "%s %s", method, path)
 }
 
-func (g *gateway) fault(t *testing.T, on, mode string) {
+func (g *gateway) fault(t testing.TB, on, mode string) {
 	t.Helper()
 	g.post(t, http.MethodPut, "/v1/faults", fmt.Sprintf(`{"seed":1,"rules":[{"on":%q,"mode":%q}]}`, on, mode))
 }
 
-func (g *gateway) heal(t *testing.T) {
+func (g *gateway) heal(t testing.TB) {
 	t.Helper()
 	g.post(t, http.MethodPut, "/v1/faults", `{"seed":1,"rules":[]}`)
 }
 
 // pay plays the shopper; extra are further members, as `,"amount":1`.
-func (g *gateway) pay(t *testing.T, paymentNo, extra string) {
+func (g *gateway) pay(t testing.TB, paymentNo, extra string) {
 	t.Helper()
 	g.post(t, http.MethodPost, "/v1/charges/"+paymentNo+"/pay", `{"outcome":"succeeded"`+extra+`}`)
 }
 
-func (g *gateway) ledger(t *testing.T) []wire.LedgerEntry {
+func (g *gateway) ledger(t testing.TB) []wire.LedgerEntry {
 	t.Helper()
 	entries, err := g.Ledger(t.Context(), 0)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func (b *bundle) get(orderNo string) order.Order {
 // notice is what the gateway's callback about a payment would say now, under a message id of its own.
 func (b *bundle) notice(gateway, paymentNo string) payment.Notice {
 	b.t.Helper()
-	c, err := b.gateways[gateway].Query(b.t.Context(), paymentNo)
+	c, err := b.gateways[gateway].Query(b.t.Context(), payment.Ref{PaymentNo: paymentNo})
 	require.NoError(b.t, err)
 	kind := map[fsm.State]payment.NoticeKind{fsm.Succeeded: payment.PaymentSucceeded, fsm.Failed: payment.PaymentFailed, fsm.Closed: payment.PaymentClosed}[c.State]
 	return payment.Notice{Source: "callback:" + gateway, Gateway: gateway, MessageID: no("msg"), PayloadHash: "h", Kind: kind,
@@ -214,3 +214,5 @@ func (b *bundle) clean() {
 	require.NoError(b.t, err)
 	require.Empty(b.t, found)
 }
+
+func ref(o order.Order) payment.Ref { return payment.Ref{PaymentNo: o.Payment.PaymentNo} }

@@ -113,6 +113,9 @@ func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 			}
 		}
 	}
+	if err := loadReceivedTx(tx, ps); err != nil {
+		return err
+	}
 	var orderNos []string
 	seen := map[string]bool{}
 	for _, p := range ps {
@@ -122,6 +125,10 @@ func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 		key := "\x00" + p.UserID + "\x00" + p.Key
 		p.twin = seen[p.orderNo] || p.Key != "" && seen[key]
 		seen[p.orderNo], seen[key] = true, true
+		if p.Received != nil {
+			p.twin = p.twin || seen["\x01"+causeOf(p.Received)]
+			seen["\x01"+causeOf(p.Received)] = true
+		}
 		if !p.twin {
 			orderNos = append(orderNos, p.orderNo)
 		}

@@ -79,8 +79,8 @@ func (s *Service) expire(ctx context.Context, orderNo string) error {
 	return err
 }
 
-// checkPayments asks the gateways about open payments that are due: those whose process died, whose answer was lost, or
-// whose callback never came.
+// checkPayments asks the gateways about payments that are due: those whose process died, whose answer was lost, or whose
+// callback never came, and for a while those that have ended.
 func (s *Service) checkPayments(ctx context.Context) (int, error) {
 	due, err := payment.Due(ctx, s.DB, sweepBatch)
 	if err != nil {
@@ -109,38 +109,39 @@ func (s *Service) checkPayment(ctx context.Context, p payment.Payment) error {
 		o.Payment = &p
 		return s.callGateway(ctx, o, false, workerTime)
 	}
-	ok, err := payment.Lease(ctx, s.DB, p.PaymentNo, s.cfg.Owner, []fsm.State{fsm.Init, fsm.Pending, fsm.Unknown}, workerTime+leaseReserve)
+	ok, err := payment.Lease(ctx, s.DB, p.PaymentNo, s.cfg.Owner, fsm.Payments.Sources(fsm.Succeed), workerTime+leaseReserve)
 	if err != nil || !ok {
 		return err
 	}
-	if o.Status != fsm.Paying { // nobody may pay this any more
+	if p.OpenSlot != nil && o.Status != fsm.Paying { // nobody may pay this any more
 		return s.closeForgotten(ctx, p)
 	}
 	gateway, known := s.Gateways[p.Gateway]
 	if !known {
-		return payment.Postpone(ctx, s.DB, p)
+		return payment.Postpone(ctx, s.DB, p, false)
 	}
 	callCtx, cancel := context.WithTimeout(ctx, workerTime)
 	defer cancel()
-	charge, err := s.query(callCtx, gateway, p.PaymentNo)
-	if err != nil || charge.State == fsm.Pending {
-		if e := payment.Postpone(ctx, s.DB, p); e != nil {
-			return e
-		}
-		if err != nil {
-			return errGateway(err)
-		}
-		return nil
+	charge, err := s.query(callCtx, gateway, p.Ref())
+	if err == nil && (charge.State == fsm.Succeeded || p.OpenSlot != nil && charge.State != fsm.Pending) {
+		_, err = s.Settle(ctx, answer(p.Gateway, charge))
+		return err
 	}
-	_, err = s.Settle(ctx, answer(p.Gateway, charge))
-	return err
+	if p.OpenSlot != nil && time.Since(p.CreatedAt.Time) > payment.Stuck {
+		s.alert(ctx, "payment_stuck", "payment_no", p.PaymentNo, "order_no", p.OrderNo, "since", p.CreatedAt.Time)
+	}
+	answered := err == nil || errors.Is(err, payment.ErrNotFound)
+	if e := payment.Postpone(ctx, s.DB, p, answered); e != nil || answered {
+		return e
+	}
+	return errGateway(err)
 }
 
 // closeForgotten closes an attempt of an order that is past paying.
 func (s *Service) closeForgotten(ctx context.Context, p payment.Payment) error {
 	charge, err := s.closeAtGateway(ctx, &p, workerTime)
 	if err != nil {
-		return errors.Join(err, payment.Postpone(ctx, s.DB, p))
+		return errors.Join(err, payment.Postpone(ctx, s.DB, p, false))
 	}
 	_, err = s.Settle(ctx, answer(p.Gateway, charge))
 	return err

@@ -22,6 +22,14 @@ const (
 	refundFailed     = "refund_failed"
 )
 
+// moneyMessages are the types of their messages. Those of a status change are order.created, order.reserved,
+// order.paying, order.paid, order.shipped, order.completed, order.cancelled and order.refunded.
+var moneyMessages = map[string]string{
+	attemptOpened: "payment.opened", attemptFailed: "payment.failed", attemptClosed: "payment.closed",
+	latePayment: "payment.late", duplicatePayment: "payment.duplicate", amountMismatch: "payment.mismatch",
+	refundOpened: "refund.opened", refundSucceeded: "refund.succeeded", refundFailed: "refund.failed",
+}
+
 // event is one row of an order's history. Seq is the order's version after it: unique, so that of two transactions that
 // both read version n only one can write event n+1.
 type event struct {
@@ -39,8 +47,11 @@ type event struct {
 // TableName implements gorm's Tabler.
 func (event) TableName() string { return "order_events" }
 
-// cause says who changes an order and why.
-type cause struct{ actor, cause, detail string }
+// cause says who changes an order and why. received is the queue message that asked for it, if one did.
+type cause struct {
+	actor, cause, detail string
+	received             *msg.Received
+}
 
 // tail collects what every transaction on orders writes last, in the one order of locks that all keep: events,
 // messages, movements, and stock at the very end.
@@ -65,7 +76,7 @@ func (t *tail) move(o *Order, ev fsm.Event, at db.Time, c cause) {
 
 // money notes an event that leaves the order's status as it is.
 func (t *tail) money(o *Order, ev string, at db.Time, c cause) {
-	t.note(o, ev, o.Status, "order."+ev, at, c)
+	t.note(o, ev, o.Status, moneyMessages[ev], at, c)
 }
 
 func (t *tail) note(o *Order, ev string, to fsm.State, messageType string, at db.Time, c cause) {

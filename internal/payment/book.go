@@ -52,10 +52,10 @@ func SendBackTx(tx *db.Tx, b Booking) error {
 	return exactly(1, r.RowsAffected, r.Error)
 }
 
-// EndTx books that an open attempt failed or was closed.
+// EndTx books that an open attempt failed or was closed. It is looked at a few more times: see FollowUps.
 func EndTx(tx *db.Tx, b Booking) error {
-	r := tx.Exec(`UPDATE payments SET status = ?, open_slot = NULL, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
-		WHERE payment_no = ? AND open_slot = 1`, b.Status, tx.Now, b.PaymentNo)
+	r := tx.Exec(`UPDATE payments SET status = ?, open_slot = NULL, checks = 0, next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ?
+		WHERE payment_no = ? AND open_slot = 1`, b.Status, db.At(tx.Now.Add(FollowUps[0])), tx.Now, b.PaymentNo)
 	return exactly(1, r.RowsAffected, r.Error)
 }
 

@@ -4,8 +4,12 @@ package payment
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"orderd/internal/fsm"
@@ -22,14 +26,14 @@ type Gateway interface {
 	// Charge opens a charge. The returned state is Pending, Succeeded (paid at once) or Failed (declined).
 	Charge(ctx context.Context, r ChargeRequest) (Charge, error)
 	// Query asks for a charge: Pending, Succeeded (Amount and Currency are what was really received), Failed, Closed, or ErrNotFound.
-	Query(ctx context.Context, paymentNo string) (Charge, error)
+	Query(ctx context.Context, of Ref) (Charge, error)
 	// Close makes an unpaid charge unpayable. It answers the charge as it is then: Closed, Failed, or Succeeded if it
 	// was paid before; ErrNotFound if there is none.
-	Close(ctx context.Context, paymentNo string) (Charge, error)
+	Close(ctx context.Context, of Ref) (Charge, error)
 	// Refund sends money back. The returned state is Pending, Succeeded or Failed.
 	Refund(ctx context.Context, r RefundRequest) (RefundAnswer, error)
-	// QueryRefund asks for a refund, or ErrNotFound.
-	QueryRefund(ctx context.Context, refundNo string) (RefundAnswer, error)
+	// QueryRefund asks for a refund of a charge, or ErrNotFound.
+	QueryRefund(ctx context.Context, refundNo string, of Ref) (RefundAnswer, error)
 	// VerifyCallback authenticates the raw body by the gateway's own scheme and only then parses it. now is the process
 	// clock: signatures have a freshness of +-5 minutes. Errors are fault.Error: Unauthenticated (signature), Forbidden
 	// (another merchant's), Invalid (malformed after verification).
@@ -37,6 +41,13 @@ type Gateway interface {
 	// Acknowledge forms the answer that this gateway demands. result is one of "applied", "duplicate", "ignored",
 	// "refund_opened"; err is nil then.
 	Acknowledge(result string, err error) Acknowledgement
+}
+
+// Ref names a charge: by our number and, once the gateway told it, by theirs ("" before). Some gateways find a charge by
+// either, others only by their own.
+type Ref struct {
+	PaymentNo     string
+	TransactionID string
 }
 
 // ChargeRequest opens a charge. Amount is in minor units of the ISO 4217 currency.
@@ -58,12 +69,13 @@ type Charge struct {
 	PayURL        string
 }
 
-// RefundRequest sends Amount (minor units) of a payment back.
+// RefundRequest sends Amount (minor units) of a payment back, of the Total that it brought.
 type RefundRequest struct {
 	RefundNo      string
 	PaymentNo     string
 	TransactionID string
 	Amount        int64
+	Total         int64
 	Currency      string
 }
 
@@ -93,7 +105,7 @@ type Notice struct {
 	Source        string // the inbox source: "callback:sandbox", "query:sandbox", "charge:sandbox"
 	Gateway       string
 	MessageID     string // unique within Source
-	PayloadHash   string // hex SHA-256 of the raw body: same id with another hash is a conflict
+	PayloadHash   string // hex SHA-256 of what it says: the same id with another hash is a conflict
 	Kind          NoticeKind
 	PaymentNo     string
 	TransactionID string
@@ -101,6 +113,14 @@ type Notice struct {
 	RefundID      string
 	Amount        int64 // minor units
 	Currency      string
+}
+
+// FactsHash is a PayloadHash for gateways that do not repeat a message byte for byte, but with another nonce, counter or
+// time of sending in it. The hash is over what the message is about.
+func (n Notice) FactsHash() string {
+	facts := fmt.Sprintf("%q", []string{string(n.Kind), n.PaymentNo, n.TransactionID, n.RefundNo, n.RefundID, strconv.FormatInt(n.Amount, 10), n.Currency})
+	hash := sha256.Sum256([]byte(facts))
+	return hex.EncodeToString(hash[:])
 }
 
 // Acknowledgement is the HTTP answer to a callback. A zero Status asks for httpapi's default form (problem+json by the kind

@@ -29,6 +29,15 @@ type Payment struct {
 	UpdatedAt        db.Time   `json:"-"`
 }
 
+// Ref names the payment's charge at its gateway.
+func (p *Payment) Ref() Ref {
+	ref := Ref{PaymentNo: p.PaymentNo}
+	if p.TransactionID != nil {
+		ref.TransactionID = *p.TransactionID
+	}
+	return ref
+}
+
 // Refund sends money of one payment back. Amount is in minor units.
 type Refund struct {
 	RefundNo    string    `json:"refund_no" gorm:"primaryKey"`

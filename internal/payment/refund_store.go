@@ -59,9 +59,10 @@ func DueRefunds(ctx context.Context, d *db.DB, limit int) ([]Refund, error) {
 
 // LeaseRefund takes the right to call the gateway for a refund that is not done, for hold, by the database's clock.
 func LeaseRefund(ctx context.Context, d *db.DB, refundNo, owner string, hold time.Duration) (bool, error) {
-	rows, err := d.Exec(ctx, "refund_lease", `UPDATE refunds SET lease_owner = ?, lease_until = ?
+	until := d.SQLNowPlus(hold)
+	rows, err := d.Exec(ctx, "refund_lease", `UPDATE refunds SET lease_owner = ?, lease_until = ?, next_check_at = ?
 		WHERE refund_no = ? AND next_check_at IS NOT NULL AND (lease_until IS NULL OR lease_until < ?)`,
-		owner, d.SQLNowPlus(hold), refundNo, d.SQLNow())
+		owner, until, until, refundNo, d.SQLNow())
 	return rows == 1, err
 }
 

@@ -12,10 +12,12 @@ import (
 // was asked already. A callback is expected to come first.
 var CheckAfter = []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute}
 
-// NextCheck returns when to ask after checks earlier times.
-func NextCheck(now time.Time, checks int64) db.Time {
-	return db.At(now.Add(CheckAfter[min(int(checks), len(CheckAfter)-1)]))
-}
+// FollowUps is how long after its end, and then after each answer, an attempt that failed or was closed is asked about: a
+// gateway may take money for what it had closed, and the callback that tells of it may be lost.
+var FollowUps = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+
+// Stuck is the age at which an attempt that is still open is worth an alert.
+const Stuck = 24 * time.Hour
 
 // OpenTx inserts attempts as INIT, holding each order's open slot, with their lease given to owner until until: the
 // caller is about to call the gateway, once the transaction that says so is committed. If it dies instead, the lease
@@ -31,12 +33,13 @@ func OpenTx(tx *db.Tx, owner string, until time.Time, ps []Payment) error {
 	return tx.Create(&ps).Error
 }
 
-// Lease takes the right to call the gateway for a payment in one of the states, for d, by the database's clock. It
-// returns false when another holds it or the payment is in another state.
+// Lease takes the right to call the gateway for a payment in one of the states, for hold, by the database's clock; until
+// then no worker looks at it. It returns false when another holds it or the payment is in another state.
 func Lease(ctx context.Context, d *db.DB, paymentNo, owner string, states []fsm.State, hold time.Duration) (bool, error) {
-	rows, err := d.Exec(ctx, "payment_lease", `UPDATE payments SET lease_owner = ?, lease_until = ?
+	until := d.SQLNowPlus(hold)
+	rows, err := d.Exec(ctx, "payment_lease", `UPDATE payments SET lease_owner = ?, lease_until = ?, next_check_at = ?
 		WHERE payment_no = ? AND status IN ? AND (lease_until IS NULL OR lease_until < ?)`,
-		owner, d.SQLNowPlus(hold), paymentNo, states, d.SQLNow())
+		owner, until, until, paymentNo, states, d.SQLNow())
 	return rows == 1, err
 }
 
@@ -51,7 +54,7 @@ func Unlease(ctx context.Context, d *db.DB, paymentNo, owner string) error {
 // only: the order was PAYING before the gateway was called, and may be PAID by now. It returns false when the payment
 // is no longer INIT or UNKNOWN.
 func Accept(ctx context.Context, d *db.DB, c Charge) (bool, error) {
-	rows, err := d.Exec(ctx, "payment_accept", `UPDATE payments SET status = ?, transaction_id = ?, pay_url = ?, next_check_at = ?,
+	rows, err := d.Exec(ctx, "payment_accept", `UPDATE payments SET status = ?, transaction_id = NULLIF(?, ''), pay_url = ?, next_check_at = ?,
 		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
 		fsm.Pending, c.TransactionID, c.PayURL, d.SQLNowPlus(CheckAfter[0]), d.SQLNow(), c.PaymentNo, fsm.Payments.Sources(fsm.Accept))
 	return rows == 1, err
@@ -75,16 +78,28 @@ func Find(ctx context.Context, d *db.DB, paymentNo string) (*Payment, error) {
 	return &ps[0], nil
 }
 
-// Due returns open payments whose gateway should be asked by now, the longest due first.
+// Due returns payments whose gateway should be asked by now, the longest due first.
 func Due(ctx context.Context, d *db.DB, limit int) ([]Payment, error) {
 	var ps []Payment
 	err := d.Read(ctx).Where("next_check_at <= ?", d.SQLNow()).Order("next_check_at").Limit(limit).Find(&ps).Error
 	return ps, err
 }
 
-// Postpone notes that the gateway was asked and had nothing new, gives the lease back, and sets the next time to ask.
-func Postpone(ctx context.Context, d *db.DB, p Payment) error {
-	_, err := d.Exec(ctx, "payment_postpone", `UPDATE payments SET checks = checks + 1, next_check_at = ?, lease_owner = NULL, lease_until = NULL
-		WHERE payment_no = ? AND open_slot = 1`, d.SQLNowPlus(CheckAfter[min(int(p.Checks), len(CheckAfter)-1)]), p.PaymentNo)
+// Postpone notes that the gateway had nothing new, or (answered false) did not answer, gives the lease back, and sets the
+// next time to ask. An attempt that has ended is asked about only FollowUps times, answers counted.
+func Postpone(ctx context.Context, d *db.DB, p Payment, answered bool) error {
+	checks, after := p.Checks+1, CheckAfter
+	if p.OpenSlot == nil {
+		after = FollowUps
+		if !answered {
+			checks--
+		}
+	}
+	next := d.SQLNowPlus(after[min(int(checks), len(after)-1)])
+	if p.OpenSlot == nil && int(checks) >= len(after) {
+		next = nil
+	}
+	_, err := d.Exec(ctx, "payment_postpone", `UPDATE payments SET checks = ?, next_check_at = ?, lease_owner = NULL, lease_until = NULL
+		WHERE payment_no = ? AND status = ?`, checks, next, p.PaymentNo, p.Status)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"orderd/internal/db"
+	"orderd/internal/db/cut"
 	"orderd/internal/fault"
 	"orderd/internal/stock"
 	"orderd/internal/testenv"
@@ -303,6 +304,24 @@ func TestConcurrentPutsMakeOneSKU(t *testing.T) {
 		require.EqualValues(t, 1, created.Load())
 		require.EqualValues(t, 5, books(t, d, "A"))
 	})
+}
+
+// The answer to a COMMIT is lost: the transaction runs again, meets its own SKU, and must not take it for a rival's.
+func TestPutWhoseCommitWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	var point cut.Point
+	d, err := db.Open(t.Context(), db.Config{DSN: testenv.Database(t), Wrap: point.Wrap})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	require.NoError(t, d.Migrate(t.Context()))
+	s := stock.NewService(d)
+	for i, where := range []cut.Where{cut.BeforeCommit, cut.AfterCommit} {
+		sku := fmt.Sprint("SKU-", i)
+		point.Arm(where, 1)
+		put(t, s, sku, 7)
+		require.Equal(t, 1, point.Disarm(), "nothing was cut")
+		require.EqualValues(t, 7, books(t, d, sku))
+	}
 }
 
 func TestListIsPagedByName(t *testing.T) {

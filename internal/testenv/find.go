@@ -13,8 +13,8 @@ var packages = map[string]string{
 	"rabbitmq-server": "rabbitmq-server", "epmd": "erlang-base", "chromium": "chromium",
 }
 
-// find returns the path of a program. Servers live in sbin, which is not on every user's PATH.
-func find(program string) (string, error) {
+// Find returns the path of a program. Servers live in sbin, which is not on every user's PATH.
+func Find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil
 	}
@@ -31,7 +31,7 @@ func find(program string) (string, error) {
 func Install() error {
 	missing := map[string]bool{}
 	for program, pkg := range packages {
-		if _, err := find(program); err != nil {
+		if _, err := Find(program); err != nil {
 			missing[pkg] = true
 		}
 	}

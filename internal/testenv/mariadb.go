@@ -86,11 +86,11 @@ func database(t testing.TB, server string) string {
 }
 
 func startMariaDB(options ...string) (*Server, error) {
-	server, err := find("mariadbd")
+	server, err := Find("mariadbd")
 	if err != nil {
 		return nil, err
 	}
-	install, err := find("mariadb-install-db")
+	install, err := Find("mariadb-install-db")
 	if err != nil {
 		return nil, err
 	}

@@ -94,11 +94,11 @@ func startRabbitMQ() (b Broker, err error) {
 	// The packaged wrapper changes to the user rabbitmq, which would cut the tie to this process.
 	path := "/usr/lib/rabbitmq/bin/rabbitmq-server"
 	if _, err := os.Stat(path); err != nil {
-		if path, err = find("rabbitmq-server"); err != nil {
+		if path, err = Find("rabbitmq-server"); err != nil {
 			return b, err
 		}
 	}
-	epmdPath, err := find("epmd")
+	epmdPath, err := Find("epmd")
 	if err != nil {
 		return b, err
 	}

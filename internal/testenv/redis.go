@@ -17,7 +17,7 @@ func Redis(t testing.TB) *Server {
 }
 
 func startRedis() (*Server, error) {
-	path, err := find("redis-server")
+	path, err := Find("redis-server")
 	if err != nil {
 		return nil, err
 	}

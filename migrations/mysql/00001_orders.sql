@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS orders (
   UNIQUE KEY uk_order_no (order_no),
   KEY ix_orders_status (status, expires_at),
   KEY ix_orders_user (user_id, id),
+  KEY ix_orders_user_status (user_id, status),
   CONSTRAINT ck_orders_status CHECK (status IN ('CREATED', 'RESERVED', 'PAYING', 'PAID', 'SHIPPED', 'COMPLETED', 'CANCELLED', 'REFUNDED')),
   CONSTRAINT ck_orders_amount CHECK (amount > 0 AND amount <= 100000000000),
   CONSTRAINT ck_orders_paid CHECK (paid_amount IN (0, amount)),

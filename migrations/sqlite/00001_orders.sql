@@ -32,6 +32,7 @@ CREATE TABLE orders (
 );
 CREATE INDEX ix_orders_status ON orders (status, expires_at);
 CREATE INDEX ix_orders_user ON orders (user_id, id);
+CREATE INDEX ix_orders_user_status ON orders (user_id, status);
 
 -- +goose Down
 DROP TABLE orders;

@@ -47,16 +47,18 @@ func New(c Config) (*Broker, error) {
 		c.Prefetch = 64
 	}
 	b := &Broker{c: c}
-	b.send.b = b
+	b.send = sender{b: b, turn: make(chan struct{}, 1)}
 	return b, nil
 }
 
 // Close closes the publishing connection. Consume ends with its context.
 func (b *Broker) Close() error {
-	b.send.mu.Lock()
-	defer b.send.mu.Unlock()
-	b.send.reset()
-	return nil
+	unlock, err := b.send.lock(context.Background()) // a batch has its time limit
+	if err == nil {
+		b.send.reset()
+		unlock()
+	}
+	return err
 }
 
 // link is a connection whose socket can be closed under it: the protocol's own way to close waits for the other side.

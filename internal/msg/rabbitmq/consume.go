@@ -59,7 +59,7 @@ func (b *Broker) consume(ctx context.Context, handle msg.Handler) error {
 	var inHand sync.WaitGroup // at most Prefetch: the broker sends no more
 	defer func() {
 		inHand.Wait()
-		_ = l.Close() // in order, so that the last acks arrive
+		_ = l.CloseDeadline(time.Now().Add(dialTime)) // in order, so that the last acks arrive
 	}()
 	for {
 		select {

@@ -79,7 +79,7 @@ func (b *Broker) walk(ctx context.Context, each func(amqp.Delivery) (bool, error
 			return err
 		}
 	}
-	return l.Close() // in order, so that the last ack arrives
+	return l.CloseDeadline(time.Now().Add(dialTime)) // in order, so that the last ack arrives
 }
 
 // reason tells why a command is here. If we did not say so, the broker moved it: it was delivered too often.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -29,7 +29,7 @@ type outgoing struct {
 type sender struct {
 	b *Broker
 
-	mu      sync.Mutex
+	turn    chan struct{} // a mutex for what is below that can be waited for with a context
 	link    *link
 	channel *amqp.Channel
 	returns chan amqp.Return
@@ -37,8 +37,11 @@ type sender struct {
 
 // Ping implements msg.Broker.
 func (b *Broker) Ping(ctx context.Context) error {
-	b.send.mu.Lock()
-	defer b.send.mu.Unlock()
+	unlock, err := b.send.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return b.send.connect(ctx)
 }
 
@@ -54,9 +57,12 @@ func (b *Broker) Publish(ctx context.Context, events []msg.Message) []error {
 
 // all publishes ms in their order and waits until each is confirmed, or ctx ends. An error for each.
 func (s *sender) all(ctx context.Context, ms []outgoing) []error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	errs := make([]error, 0, len(ms))
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(ms))
+	}
+	defer unlock()
 	for len(ms) > 0 {
 		n := min(len(ms), sendBatch)
 		errs = append(errs, s.batch(ctx, ms[:n])...)
@@ -66,13 +72,10 @@ func (s *sender) all(ctx context.Context, ms []outgoing) []error {
 }
 
 func (s *sender) batch(ctx context.Context, ms []outgoing) []error {
-	errs := make([]error, len(ms))
 	if err := s.connect(ctx); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(ms))
 	}
+	errs := make([]error, len(ms))
 	// A broker that no longer reads blocks the write to it: when the time is over, the socket is closed under the writer.
 	stop := s.link.abortWhenDone(ctx)
 	confirms := make([]*amqp.DeferredConfirmation, len(ms))
@@ -115,7 +118,16 @@ func confirmed(ctx context.Context, c *amqp.DeferredConfirmation) error {
 	return err
 }
 
-// connect makes sure that there is a channel. The caller holds mu.
+func (s *sender) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// connect makes sure that there is a channel. The caller has the lock.
 func (s *sender) connect(ctx context.Context) error {
 	if s.channel != nil && !s.channel.IsClosed() {
 		return nil
@@ -141,7 +153,7 @@ func (s *sender) connect(ctx context.Context) error {
 	return nil
 }
 
-// reset drops the connection. The caller holds mu.
+// reset drops the connection. The caller has the lock.
 func (s *sender) reset() {
 	if s.link != nil {
 		s.link.abort()

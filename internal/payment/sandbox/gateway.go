@@ -111,22 +111,22 @@ func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.
 }
 
 // Query implements payment.Gateway.
-func (g *Gateway) Query(ctx context.Context, paymentNo string) (payment.Charge, error) {
+func (g *Gateway) Query(ctx context.Context, of payment.Ref) (payment.Charge, error) {
 	var out wire.Charge
-	status, err := g.call(ctx, http.MethodGet, "/v1/charges/"+url.PathEscape(paymentNo), nil, &out)
+	status, err := g.call(ctx, http.MethodGet, "/v1/charges/"+url.PathEscape(of.PaymentNo), nil, &out)
 	if err != nil {
 		return payment.Charge{}, err
 	}
 	if status != http.StatusOK {
 		return payment.Charge{}, fmt.Errorf("sandbox: query answered %d", status)
 	}
-	return asCharge(out, paymentNo)
+	return asCharge(out, of.PaymentNo)
 }
 
 // Close implements payment.Gateway.
-func (g *Gateway) Close(ctx context.Context, paymentNo string) (payment.Charge, error) {
+func (g *Gateway) Close(ctx context.Context, of payment.Ref) (payment.Charge, error) {
 	var out wire.Charge
-	status, err := g.call(ctx, http.MethodPost, "/v1/charges/"+url.PathEscape(paymentNo)+"/close", nil, &out)
+	status, err := g.call(ctx, http.MethodPost, "/v1/charges/"+url.PathEscape(of.PaymentNo)+"/close", nil, &out)
 	if err != nil {
 		return payment.Charge{}, err
 	}
@@ -135,7 +135,7 @@ func (g *Gateway) Close(ctx context.Context, paymentNo string) (payment.Charge, 
 	if !closed && !paid {
 		return payment.Charge{}, fmt.Errorf("sandbox: close answered %d %s", status, out.Status)
 	}
-	return asCharge(out, paymentNo)
+	return asCharge(out, of.PaymentNo)
 }
 
 // Refund implements payment.Gateway.
@@ -154,7 +154,7 @@ func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.
 }
 
 // QueryRefund implements payment.Gateway.
-func (g *Gateway) QueryRefund(ctx context.Context, refundNo string) (payment.RefundAnswer, error) {
+func (g *Gateway) QueryRefund(ctx context.Context, refundNo string, _ payment.Ref) (payment.RefundAnswer, error) {
 	var out wire.Refund
 	status, err := g.call(ctx, http.MethodGet, "/v1/refunds/"+url.PathEscape(refundNo), nil, &out)
 	if err != nil {

@@ -42,8 +42,8 @@ func TestChargePaidOnce(t *testing.T) {
 	status, _ := b.raw(t, http.MethodPost, "/v1/charges/p-1/pay", wire.PayRequest{Outcome: "succeeded"})
 	require.Equal(t, http.StatusConflict, status)
 	for name, call := range map[string]func() (payment.Charge, error){
-		"query":  func() (payment.Charge, error) { return b.Query(t.Context(), "p-1") },
-		"close":  func() (payment.Charge, error) { return b.Close(t.Context(), "p-1") },
+		"query":  func() (payment.Charge, error) { return b.Query(t.Context(), payment.Ref{PaymentNo: "p-1"}) },
+		"close":  func() (payment.Charge, error) { return b.Close(t.Context(), payment.Ref{PaymentNo: "p-1"}) },
 		"charge": func() (payment.Charge, error) { return b.Charge(t.Context(), r) },
 	} {
 		c, err := call()
@@ -59,11 +59,11 @@ func TestChargePaidOnce(t *testing.T) {
 func TestUnknownToTheGateway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.Query(t.Context(), "nobody's")
+	_, err := b.Query(t.Context(), payment.Ref{PaymentNo: "nobody's"})
 	require.ErrorIs(t, err, payment.ErrNotFound)
-	_, err = b.Close(t.Context(), "../faults")
+	_, err = b.Close(t.Context(), payment.Ref{PaymentNo: "../faults"})
 	require.ErrorIs(t, err, payment.ErrNotFound)
-	_, err = b.QueryRefund(t.Context(), "nobody's")
+	_, err = b.QueryRefund(t.Context(), "nobody's", payment.Ref{PaymentNo: "p-1"})
 	require.ErrorIs(t, err, payment.ErrNotFound)
 	_, err = b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-1", PaymentNo: "nobodys", Amount: 1})
 	require.ErrorIs(t, err, payment.ErrNotFound)
@@ -74,7 +74,7 @@ func TestClosedIsFinal(t *testing.T) {
 	b := setup(t)
 	r := b.open(t, "p-1")
 	for range 2 {
-		c, err := b.Close(t.Context(), "p-1")
+		c, err := b.Close(t.Context(), payment.Ref{PaymentNo: "p-1"})
 		require.NoError(t, err)
 		require.Equal(t, fsm.Closed, c.State)
 	}
@@ -83,7 +83,7 @@ func TestClosedIsFinal(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status)
 	_, err := b.Charge(t.Context(), r)
 	require.Error(t, err, "a charge that is closed already was not opened")
-	c, err := b.Query(t.Context(), "p-1")
+	c, err := b.Query(t.Context(), payment.Ref{PaymentNo: "p-1"})
 	require.NoError(t, err)
 	require.Equal(t, fsm.Closed, c.State)
 }
@@ -94,7 +94,7 @@ func TestDeclinedByTheShopper(t *testing.T) {
 	b.open(t, "p-1")
 	b.pay(t, "p-1", wire.PayRequest{Outcome: "failed"})
 	require.Equal(t, payment.PaymentFailed, b.next(t).Kind)
-	c, err := b.Close(t.Context(), "p-1")
+	c, err := b.Close(t.Context(), payment.Ref{PaymentNo: "p-1"})
 	require.NoError(t, err)
 	require.Equal(t, fsm.Failed, c.State)
 	status, _ := b.raw(t, http.MethodPost, "/v1/charges/p-1/pay", wire.PayRequest{Outcome: "succeeded"})
@@ -108,10 +108,10 @@ func TestAnotherAmountIsPaid(t *testing.T) {
 	b.pay(t, "p-1", wire.PayRequest{Outcome: "succeeded", Amount: new(int64(7)), Currency: new("JPY")})
 	n := b.next(t)
 	require.Equal(t, []any{int64(7), "JPY"}, []any{n.Amount, n.Currency})
-	c, err := b.Query(t.Context(), "p-1")
+	c, err := b.Query(t.Context(), payment.Ref{PaymentNo: "p-1"})
 	require.NoError(t, err)
 	require.Equal(t, []any{int64(7), "JPY"}, []any{c.Amount, c.Currency})
-	c, err = b.Close(t.Context(), "p-1")
+	c, err = b.Close(t.Context(), payment.Ref{PaymentNo: "p-1"})
 	require.NoError(t, err)
 	require.Equal(t, int64(7), c.Amount)
 	ledger, err := b.Ledger(t.Context(), 0)
@@ -138,7 +138,7 @@ func TestRefunds(t *testing.T) {
 	again, err := b.Refund(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	asked, err := b.QueryRefund(t.Context(), "r-1")
+	asked, err := b.QueryRefund(t.Context(), "r-1", payment.Ref{PaymentNo: "p-1"})
 	require.NoError(t, err)
 	require.Equal(t, first, asked)
 	r.Amount = 999
@@ -198,10 +198,10 @@ func TestAnswersThatCannotBeBelieved(t *testing.T) {
 				URL: stranger.URL, APIKey: apiKey, WebhookSecrets: []string{secret}, MerchantID: merchant, NotifyURL: "http://merchant/", Client: client,
 			})
 			require.NoError(t, err)
-			_, err = g.Query(t.Context(), "p-1")
+			_, err = g.Query(t.Context(), payment.Ref{PaymentNo: "p-1"})
 			require.Error(t, err)
 			require.NotErrorIs(t, err, payment.ErrNotFound)
-			_, err = g.Close(t.Context(), "p-1")
+			_, err = g.Close(t.Context(), payment.Ref{PaymentNo: "p-1"})
 			require.Error(t, err)
 			require.NotErrorIs(t, err, payment.ErrNotFound)
 			require.False(t, redirected)

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is what a run found out; its JSON is what -json writes.
+type report struct {
+	Command string    `json:"command"`
+	Date    string    `json:"date"`
+	CPU     string    `json:"cpu"`
+	Cores   int       `json:"cores"`
+	Go      string    `json:"go"`
+	MariaDB string    `json:"mariadb"`
+	Commit  string    `json:"commit"`
+	Seconds float64   `json:"seconds_per_measurement"`
+	Rounds  int       `json:"rounds"`
+	Results []*result `json:"results"`
+}
+
+// result is what one setup came to.
+type result struct {
+	Name    string            `json:"name"`
+	Clients int               `json:"clients"`
+	Numbers map[string]spread `json:"numbers"`            // by the JSON name of a sample's member
+	Floor   *spread           `json:"of_floor,omitempty"` // its rate, by that of the floor in the same round
+	Rows    *spread           `json:"of_rows,omitempty"`
+	CPU     *spread           `json:"cpu_of_floor,omitempty"` // its CPU time, by the floor's in the same round
+	Samples []sample          `json:"samples"`
+
+	setup  setup
+	rates  map[int]float64 // by round
+	totals map[int]float64 // CPU ms per operation, by round
+}
+
+func newReport(ctx context.Context, l *lab, args []string) *report {
+	return &report{Command: strings.TrimSpace("go run ./bench " + strings.Join(args, " ")), Date: time.Now().UTC().Format("2006-01-02"),
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), MariaDB: l.mariadb.version, Commit: commit(ctx),
+		Seconds: l.duration.Seconds(), Rounds: l.rounds}
+}
+
+// commit names the source that was measured; "+" says that it has changes of its own.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--dirty=+").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *report) add(s setup, round int, m sample) {
+	res := r.find(s.name)
+	if res == nil {
+		res = &result{Name: s.name, Clients: s.clients, setup: s, rates: map[int]float64{}, totals: map[int]float64{}}
+		r.Results = append(r.Results, res)
+	}
+	res.Samples = append(res.Samples, m)
+	res.rates[round] = m.Rate
+	res.totals[round] = m.OrderdCPU + m.DBCPU + m.RedisCPU
+	if s.on == onFloor || s.on == onRows { // here the bench itself is the database's client, as orderd is there
+		res.totals[round] += m.BenchCPU
+	}
+}
+
+func (r *report) find(name string) *result {
+	for _, res := range r.Results {
+		if res.Name == name {
+			return res
+		}
+	}
+	return nil
+}
+
+// finish puts the results in the order of the setups, and works out medians and ratios.
+func (r *report) finish(order []setup) {
+	slices.SortFunc(r.Results, func(a, b *result) int {
+		at := func(x *result) int { return slices.IndexFunc(order, func(s setup) bool { return s.name == x.Name }) }
+		return at(a) - at(b)
+	})
+	for _, res := range r.Results {
+		res.Numbers = map[string]spread{}
+		values := map[string][]float64{}
+		for _, s := range res.Samples {
+			for name, v := range numbers(s) {
+				values[name] = append(values[name], v)
+			}
+		}
+		for name, v := range values {
+			res.Numbers[name] = spreadOf(v)
+		}
+		if base := r.find(res.setup.floorName()); base != nil && base != res {
+			res.Floor, res.CPU = spreadPtr(ratios(res.rates, base.rates)), spreadPtr(ratios(res.totals, base.totals))
+		}
+		if base := r.find(res.setup.rowsName()); base != nil && base != res && res.setup.on != onFloor {
+			res.Rows = spreadPtr(ratios(res.rates, base.rates))
+		}
+	}
+}
+
+func spreadPtr(values []float64) *spread {
+	s := spreadOf(values)
+	return &s
+}
+
+// numbers are the members of a sample by their JSON names.
+func numbers(s sample) map[string]float64 {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // only for a NaN, and there is no division by zero
+	}
+	var all map[string]float64
+	if err := json.Unmarshal(text, &all); err != nil {
+		panic(err)
+	}
+	return all
+}
+
+// heading and row are the table, for the terminal and for Markdown alike.
+var heading = []string{"setup", "per second (min-max)", "× floor", "× rows", "p50 ms", "p99 ms", "p999 ms", "CPU ms: orderd", "mariadbd", "redis", "bench",
+	"CPU × floor", "statements", "batch", "conflicts", "retries", "allocations", "KiB allocated", "refused", "MiB", "peak MiB", "start ms"}
+
+func (res *result) row() []string {
+	n := func(name, format string) string {
+		if v := res.Numbers[name]; v.Max > 0 {
+			return fmt.Sprintf(format, v.Median)
+		}
+		return ""
+	}
+	ratio := func(s *spread) string {
+		if s == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.2f (%.2f-%.2f)", s.Median, s.Min, s.Max)
+	}
+	rate, kib := res.Numbers["per_second"], ""
+	if v := res.Numbers["alloc_bytes"]; v.Max > 0 {
+		kib = fmt.Sprintf("%.0f", v.Median/1024)
+	}
+	perSecond := ""
+	if rate.Max > 0 {
+		perSecond = fmt.Sprintf("%.0f (%.0f-%.0f)", rate.Median, rate.Min, rate.Max)
+	}
+	return []string{res.Name, perSecond, ratio(res.Floor), ratio(res.Rows), n("p50_ms", "%.1f"), n("p99_ms", "%.1f"), n("p999_ms", "%.1f"),
+		n("orderd_cpu_ms", "%.2f"), n("mariadbd_cpu_ms", "%.2f"), n("redis_cpu_ms", "%.2f"), n("bench_cpu_ms", "%.2f"), ratio(res.CPU),
+		n("statements", "%.1f"), n("batch_size", "%.1f"), n("version_conflicts", "%.2f"), n("tx_retries", "%.2f"), n("mallocs", "%.0f"), kib,
+		n("refused_503", "%.0f"), n("rss_mib", "%.0f"), n("peak_rss_mib", "%.0f"), n("start_ms", "%.0f")}
+}
+
+// text prints the table for a terminal.
+func (r *report) text(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(heading, "\t"))
+	for _, res := range r.Results {
+		fmt.Fprintln(w, strings.Join(res.row(), "\t"))
+	}
+	return w.Flush()
+}
+
+func (r *report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "`%s`, %s, commit %s: %d rounds of %g s each. %s, %d cores; %s, MariaDB %s.\n\n",
+		r.Command, r.Date, r.Commit, r.Rounds, r.Seconds, r.CPU, r.Cores, r.Go, r.MariaDB)
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(heading)
+	line(append([]string{"---"}, slices.Repeat([]string{"---:"}, len(heading)-1)...))
+	for _, res := range r.Results {
+		line(res.row())
+	}
+	return b.String()
+}
+
+const (
+	mdBegin = "<!-- bench-begin -->\n"
+	mdEnd   = "<!-- bench-end -->\n"
+)
+
+// between puts text between the markers of page; a page without them becomes text alone.
+func between(page, text string) string {
+	before, rest, ok := strings.Cut(page, mdBegin)
+	_, after, ok2 := strings.Cut(rest, mdEnd)
+	if !ok || !ok2 {
+		return text
+	}
+	return before + mdBegin + text + mdEnd + after
+}
+
+// write writes the files that were asked for.
+func (r *report) write(o options) error {
+	files := map[string]func() (string, error){
+		o.json: func() (string, error) {
+			text, err := json.MarshalIndent(r, "", "  ")
+			return string(text) + "\n", err
+		},
+		o.svg: r.svg,
+		o.md: func() (string, error) {
+			page, err := os.ReadFile(o.md)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return between(string(page), r.markdown()), err
+		},
+	}
+	delete(files, "") // not asked for
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text, err := files[name]()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

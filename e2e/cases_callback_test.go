@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Payment notifications that come twice, at once, late and out of order.
+func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, e *env) {
+		nodes := e.replicas(t)
+		e.mute(t)
+		admin, buyer := nodes[0].admin(t), nodes[0].as(t, "u1")
+		both := [2]*client{buyer, nodes[1].as(t, "u1")}
+
+		t.Run("paying while the callback arrives", func(t *testing.T) { // B01, B13
+			admin, buyer := admin.on(t), buyer.on(t)
+			for range 5 {
+				sku := admin.stock(100, 10)
+				o := buyer.mustPlace(sku, 3)
+				cb := e.paidAtGateway(t, o)
+				answers := gather(6, func(i int) answer {
+					if c := both[i%2]; i < 4 {
+						return c.do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{})
+					}
+					return both[i%2].callback(cb)
+				})
+				for i, a := range answers {
+					if i < 4 {
+						require.True(t, a.Status == 200 || a.code() == "invalid_transition", a)
+					} else {
+						require.Equal(t, 200, a.Status, a)
+					}
+				}
+				require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
+				require.EqualValues(t, 7, buyer.available(sku))
+				require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, buyer.history(o.OrderNo))
+			}
+		})
+
+		t.Run("creating and paying a paid order again", func(t *testing.T) { // B04
+			admin, buyer := admin.on(t), buyer.on(t)
+			sku := admin.stock(100, 10)
+			o := buyer.mustPlace(sku, 1)
+			require.Equal(t, 200, buyer.callback(e.paidAtGateway(t, o)).Status)
+			events := buyer.history(o.OrderNo)
+			a := buyer.place(want(o.OrderNo, sku, 1))
+			require.Equal(t, 200, a.Status, a)
+			require.Equal(t, "PAID", a.order(t).Status)
+			require.Equal(t, "invalid_transition", buyer.do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{}).code())
+			require.Equal(t, events, buyer.history(o.OrderNo))
+		})
+
+		t.Run("out of order", func(t *testing.T) { // B17, B98
+			admin, buyer := admin.on(t), buyer.on(t)
+			o := buyer.mustPlace(admin.stock(100, 10), 1)
+			ok := e.paidAtGateway(t, o)
+			failed, pending := ok, ok
+			failed.ID, failed.Type = newNo("msg"), "payment.failed"
+			pending.ID, pending.Type = newNo("msg"), "payment.pending"
+			require.Equal(t, "ignored", buyer.callback(pending).result(t), "a type that we do not know")
+			require.Contains(t, []string{"applied", "duplicate"}, buyer.callback(ok).result(t))
+			require.Equal(t, "ignored", buyer.callback(failed).result(t), "it came late")
+			require.Equal(t, "duplicate", buyer.callback(failed).result(t))
+			require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
+
+			o = buyer.mustPlace(admin.stock(100, 10), 1)
+			e.sandbox.payAs(t, o.Payment.PaymentNo, obj{"outcome": "failed"})
+			failed = message(o)
+			failed.Type = "payment.failed"
+			require.Contains(t, []string{"applied", "duplicate", "ignored"}, buyer.callback(failed).result(t))
+			require.Equal(t, "FAILED", buyer.order(o.OrderNo).Payment.Status)
+			next := buyer.do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{})
+			require.Equal(t, 201, next.Status, next)
+			require.EqualValues(t, 2, next.order(t).Payment.Attempt)
+			require.Equal(t, 200, buyer.callback(e.paidAtGateway(t, next.order(t))).Status)
+			require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
+		})
+
+		t.Run("a payment that nobody knows", func(t *testing.T) { // B11, X20
+			buyer := buyer.on(t)
+			cb := succeeded(orderView{Payment: &paymentView{PaymentNo: newNo("P")}, Amount: 100, Currency: "CNY"}, "txn_1")
+			cb.ID, cb.At = newNo("msg"), time.Now()
+			for range 2 {
+				require.Equal(t, "not_found", buyer.callback(cb).result(t), "and it is no duplicate the second time")
+			}
+		})
+		e.auditSettled(t)
+	})
+}
+
+// A database that is slow to let go must not turn one notification into two, or into none.
+func TestCallbacksWhileTheRowIsHeld(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, mariadbRedis)
+	nodes := e.replicas(t)
+	e.mute(t)
+	admin, buyer := nodes[0].admin(t), nodes[0].as(t, "u1")
+	both := [2]*client{buyer, nodes[1].as(t, "u1")}
+	db := e.sql(t)
+
+	t.Run("ten at once", func(t *testing.T) { // B05
+		admin, buyer := admin.on(t), buyer.on(t)
+		o := buyer.mustPlace(admin.stock(100, 10), 1)
+		cb := e.paidAtGateway(t, o)
+		release := hold(t, db, o.OrderNo)
+		answers := make(chan []answer, 1)
+		go func() { answers <- gather(10, func(i int) answer { return both[i%2].callback(cb) }) }()
+		blocked(t, db)
+		release()
+		for _, a := range <-answers {
+			require.Equal(t, 200, a.Status, a)
+		}
+		require.Equal(t, 1, buyer.happened(o.OrderNo, "pay"))
+		require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
+	})
+
+	t.Run("the gateway gives up and sends again", func(t *testing.T) { // B07
+		admin, buyer := admin.on(t), buyer.on(t)
+		o := buyer.mustPlace(admin.stock(100, 10), 1)
+		cb := e.paidAtGateway(t, o)
+		release := hold(t, db, o.OrderNo)
+		body, header := cb.sign(t)
+		ctx, giveUp := context.WithCancel(t.Context())
+		given := make(chan error, 1)
+		go func() {
+			_, err := buyer.exchange(ctx, http.MethodPost, "/v1/payments/callbacks/sandbox", body, header)
+			given <- err
+		}()
+		blocked(t, db)
+		giveUp()
+		require.Error(t, <-given)
+		second := make(chan answer, 1)
+		go func() { second <- both[1].callback(cb) }()
+		blocked(t, db)
+		release()
+		require.Equal(t, 200, (<-second).Status)
+		require.Equal(t, "duplicate", buyer.callback(cb).result(t))
+		require.Equal(t, 1, buyer.happened(o.OrderNo, "pay"))
+	})
+	e.auditSettled(t)
+}
+
+// B14: of two that place the same order, one loses its database in the middle of it.
+func TestLoserDoesNotUndoTheWinnersWork(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, mariadbRedis)
+	dsn, proxy := through(t, e.vars["ORDERD_DB_DSN"])
+	winner, loser := e.start(t), e.start(t, "ORDERD_DB_DSN="+dsn)
+	admin, one, other := winner.admin(t), winner.as(t, "u1"), loser.as(t, "u1").during()
+	for _, cut := range []string{"INSERT INTO `orders`", "UPDATE stock", "COMMIT"} {
+		sku := admin.stock(100, 10)
+		body := want(newNo("ord"), sku, 2)
+		proxy.CutAfter(cut, 1)
+		created := 0
+		for _, a := range gather(2, func(i int) answer { return [2]*client{one, other}[i].place(body) }) {
+			if a.Status == 201 || a.Status == 202 {
+				created++
+			}
+		}
+		proxy.Restore()
+		require.LessOrEqual(t, created, 1)
+		a := one.place(body)
+		require.Equal(t, 200, a.Status, a)
+		require.Equal(t, "PAYING", a.order(t).Status)
+		require.EqualValues(t, 8, one.available(sku), "taken once, after a cut at %s", cut)
+	}
+	e.auditSettled(t)
+}

@@ -1,0 +1,361 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"orderd/internal/testenv"
+)
+
+// mailbox is the other side of RabbitMQ: it sends commands, and keeps the events that came out.
+type mailbox struct {
+	t       testing.TB
+	url     string
+	channel *amqp.Channel
+	events  map[string]int // deliveries by message id
+	last    map[string]int // the highest number that an order's events have reached
+}
+
+// withRabbitMQ is an env on MariaDB, Redis and RabbitMQ.
+func withRabbitMQ(t testing.TB, url string, vars ...string) (*env, *mailbox) {
+	t.Helper()
+	e := newEnv(t, mariadbRedis, append(vars, "ORDERD_AMQP_URL="+url)...)
+	return e, &mailbox{t: t, url: url, events: map[string]int{}, last: map[string]int{}}
+}
+
+// connect must follow the start of a replica, which declares the queues.
+func (m *mailbox) connect() error {
+	if m.channel != nil && !m.channel.IsClosed() {
+		return nil
+	}
+	conn, err := amqp.Dial(m.url)
+	if err != nil {
+		return err
+	}
+	m.t.Cleanup(func() { _ = conn.Close() })
+	if m.channel, err = conn.Channel(); err != nil {
+		return err
+	}
+	return m.channel.Confirm(false)
+}
+
+func (m *mailbox) send(id, kind string, data obj) {
+	m.t.Helper()
+	body, err := json.Marshal(obj{"specversion": "1.0", "id": id, "source": "/shop", "type": kind, "data": data})
+	require.NoError(m.t, err)
+	m.sendRaw(string(body))
+}
+
+func (m *mailbox) sendRaw(body string) {
+	m.t.Helper()
+	settled(m.t, func() error {
+		if err := m.connect(); err != nil {
+			return err
+		}
+		c, err := m.channel.PublishWithDeferredConfirm("", "orderd.commands", true, false,
+			amqp.Publishing{Body: []byte(body), ContentType: "application/cloudevents+json", DeliveryMode: amqp.Persistent})
+		if err != nil {
+			return err
+		}
+		if !c.Wait() {
+			return fmt.Errorf("the command was not confirmed")
+		}
+		return nil
+	})
+}
+
+// receive takes the events that are there. An event that has not come before must be the next one of its order.
+func (m *mailbox) receive() error {
+	if err := m.connect(); err != nil {
+		return err
+	}
+	for {
+		d, ok, err := m.channel.Get("orderd.events", true)
+		if err != nil || !ok {
+			return err
+		}
+		i := strings.LastIndex(d.MessageId, "-")
+		orderNo := d.MessageId[:i]
+		n, err := strconv.Atoi(d.MessageId[i+1:])
+		if err != nil {
+			return err
+		}
+		if m.events[d.MessageId]++; n > m.last[orderNo]+1 {
+			m.t.Errorf("%s came after number %d", d.MessageId, m.last[orderNo])
+		}
+		m.last[orderNo] = max(m.last[orderNo], n)
+	}
+}
+
+// receivesAll waits until every event of the orders has come.
+func (m *mailbox) receivesAll(c *client, orderNos []string) {
+	m.t.Helper()
+	for _, orderNo := range orderNos {
+		settled(m.t, func() error {
+			if err := m.receive(); err != nil {
+				return err
+			}
+			if o := c.order(orderNo); m.last[orderNo] != int(o.Version) {
+				return fmt.Errorf("%s: %d events of %d", orderNo, m.last[orderNo], o.Version)
+			}
+			return nil
+		})
+	}
+}
+
+// done waits until no command is left, in hand or put off.
+func (m *mailbox) done() {
+	m.t.Helper()
+	settled(m.t, func() error {
+		if err := m.connect(); err != nil {
+			return err
+		}
+		for _, name := range []string{"orderd.commands", "orderd.delay.1s", "orderd.delay.10s", "orderd.delay.1m0s"} {
+			q, err := m.channel.QueueDeclarePassive(name, true, false, false, false, nil)
+			if err != nil {
+				return err
+			}
+			if q.Messages > 0 {
+				return fmt.Errorf("%s has %d", name, q.Messages)
+			}
+		}
+		return nil
+	})
+}
+
+// killed waits for the end of a process that a failpoint kills.
+func (p *process) killed(t testing.TB) {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(settleLimit):
+		t.Fatalf("%s was not killed at its failpoint", p.name)
+	}
+}
+
+// Without RabbitMQ events go to a broker in the process: each is marked when it was taken.
+func TestMessagesInProcess(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, e *env) {
+		o := e.start(t)
+		c := o.as(t, "u1")
+		paid := e.paid(t, c, o.admin(t).stock(1299, 10), 1)
+		settled(t, func() error {
+			if n := o.metric(t, `orderd_events_total{result="published"}`); n < float64(paid.Version) {
+				return fmt.Errorf("%v of %d published", n, paid.Version)
+			}
+			return nil
+		})
+		e.auditSettled(t)
+	})
+}
+
+// The relay is killed between the broker's confirm and its own mark, again and again: every event comes out, those of an
+// order in their order, some of them twice under one id.
+func TestMessagesRelayKilled(t *testing.T) {
+	t.Parallel()
+	e, m := withRabbitMQ(t, testenv.RabbitMQ(t))
+	o := e.startFailpoint(t, "relay.published", 2)
+	sku := o.admin(t).stock(1299, 100000)
+	c := o.as(t, "u1")
+	var orderNos []string
+	for round := range rounds(t) {
+		for o.Alive() {
+			orderNo := newNo("ord")
+			if a, err := c.try(http.MethodPost, "/v1/orders", want(orderNo, sku, 1)); err == nil && a.Status == http.StatusCreated {
+				orderNos = append(orderNos, orderNo)
+			}
+		}
+		o.killed(t)
+		o.Restart(t, fmt.Sprintf("ORDERD_FAILPOINT=relay.published:%d", 1+round%3))
+	}
+	o.Restart(t, "ORDERD_FAILPOINT=")
+	m.receivesAll(c, orderNos)
+	repeated := 0
+	for _, n := range m.events {
+		repeated += n - 1
+	}
+	require.Positive(t, repeated, "no relay died between confirm and mark")
+	t.Logf("%d events of %d orders, %d of them repeated", len(m.events), len(orderNos), repeated)
+	e.auditSettled(t)
+}
+
+// The consumer is killed between the commit of a command's effect and its ack, again and again: every effect is there,
+// once.
+func TestMessagesConsumerKilled(t *testing.T) {
+	t.Parallel()
+	e, m := withRabbitMQ(t, testenv.RabbitMQ(t))
+	o := e.startFailpoint(t, "consumer.committed", 3)
+	const stock = 100000
+	sku := o.admin(t).stock(1299, stock)
+	sent := 0
+	for range rounds(t) {
+		for range 3 {
+			sent++
+			m.send(newNo("m"), "order.place", obj{"user_id": "u1", "items": []obj{{"sku": sku, "quantity": 2}}})
+		}
+		o.killed(t)
+		o.Restart(t)
+	}
+	o.Restart(t, "ORDERD_FAILPOINT=")
+	m.done()
+	require.EqualValues(t, stock-2*sent, o.admin(t).available(sku))
+	require.Positive(t, o.metric(t, `orderd_duplicates_stopped_total{guard="inbox"}`)+o.metric(t, `orderd_commands_total{result="repeated",type="order.place"}`))
+	e.auditSettled(t)
+}
+
+// A consumer that is killed at any moment, with commands in hand: each has its effect once, and none is missing.
+func TestMessagesConsumerKilledAnyTime(t *testing.T) {
+	t.Parallel()
+	e, m := withRabbitMQ(t, testenv.RabbitMQ(t))
+	o := e.start(t)
+	sku := o.admin(t).stock(1299, 1000)
+	var cancelled []string
+	for i := range 100 {
+		orderNo := newNo("ord")
+		m.send(newNo("m"), "order.place", obj{"user_id": "u1", "order_no": orderNo, "items": []obj{{"sku": sku, "quantity": 2}}})
+		if i%2 == 0 {
+			m.send(newNo("m"), "order.cancel", obj{"user_id": "u1", "order_no": orderNo, "reason": "changed my mind"})
+			cancelled = append(cancelled, orderNo)
+		}
+		if i%20 == 0 {
+			o.Restart(t)
+		}
+	}
+	m.done()
+	c := o.as(t, "u1")
+	for _, orderNo := range cancelled {
+		c.becomes(orderNo, "CANCELLED")
+	}
+	require.EqualValues(t, 1000-2*50, o.admin(t).available(sku))
+	e.auditSettled(t)
+}
+
+// SIGTERM while commands come in: those in hand are finished, the others left to the next replica, none is lost.
+func TestMessagesShutdown(t *testing.T) {
+	t.Parallel()
+	e, m := withRabbitMQ(t, testenv.RabbitMQ(t))
+	o := e.start(t)
+	admin := o.admin(t)
+	sku := admin.stock(1299, 1000)
+	require.NoError(t, o.Stop()) // so that the commands are all there when it goes on
+	for range 200 {
+		m.send(newNo("m"), "order.place", obj{"user_id": "u1", "items": []obj{{"sku": sku, "quantity": 1}}})
+	}
+	require.NoError(t, o.proc.Signal(syscall.SIGTERM))
+	require.NoError(t, o.Cont())
+	require.Zero(t, o.Term())
+	o.Restart(t)
+	m.done()
+	require.EqualValues(t, 800, admin.available(sku))
+	e.auditSettled(t)
+}
+
+// RabbitMQ is gone for a while under load: orders do not notice, and when it is back all their events come out, in order.
+func TestMessagesBrokerStopped(t *testing.T) {
+	t.Parallel()
+	down := 10 * time.Second
+	if text := os.Getenv("BROKER_DOWN"); text != "" {
+		var err error
+		down, err = time.ParseDuration(text)
+		require.NoError(t, err)
+	}
+	broker := testenv.OwnRabbitMQ(t)
+	e, m := withRabbitMQ(t, broker.URL())
+	o := e.start(t)
+	sku := o.admin(t).stock(1299, 1_000_000)
+	c := o.as(t, "u1")
+	var mu sync.Mutex
+	var orderNos []string
+	var slowest time.Duration
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				began := time.Now()
+				orderNo := newNo("ord")
+				a := c.place(want(orderNo, sku, 1))
+				mu.Lock()
+				if a.Status != http.StatusCreated {
+					t.Errorf("while RabbitMQ is away: %s", a)
+				}
+				orderNos, slowest = append(orderNos, orderNo), max(slowest, time.Since(began))
+				mu.Unlock()
+				e.sandbox.pay(t, a.order(t).Payment.PaymentNo)
+			}
+		})
+	}
+	settled(t, m.receive)
+	broker.Kill()
+	<-time.After(down) // the fault's length
+	if err := broker.Restart(); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	load.Wait()
+	require.Less(t, slowest, 5*time.Second)
+	for _, orderNo := range orderNos {
+		c.becomes(orderNo, "PAID")
+	}
+	m.receivesAll(c, orderNos)
+	t.Logf("%d orders, %d events, slowest answer %s", len(orderNos), len(m.events), slowest)
+	e.auditSettled(t)
+}
+
+// What cannot be read is parked, and seen to by hand.
+func TestMessagesParked(t *testing.T) {
+	t.Parallel()
+	e, m := withRabbitMQ(t, testenv.RabbitMQ(t))
+	o := e.start(t)
+	sku := o.admin(t).stock(1299, 1000)
+	m.sendRaw(`{"broken":`)
+	m.send("m-1", "order.steal", obj{})
+	for range 100 {
+		m.send(newNo("m"), "order.place", obj{"user_id": "u1", "items": []obj{{"sku": sku, "quantity": 1}}})
+	}
+	m.done()
+	require.EqualValues(t, 900, o.admin(t).available(sku))
+	var list string
+	settled(t, func() error {
+		var code int
+		if code, list = e.command(t, "parked", "list"); code != 0 || strings.Count(list, "cannot be read") != 2 {
+			return fmt.Errorf("exit code %d\n%s", code, list)
+		}
+		return nil
+	})
+	key := ""
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, "order.steal") {
+			key = strings.Fields(line)[0]
+		}
+	}
+	code, out := e.command(t, "parked", "drop", key)
+	require.Zero(t, code, out)
+	code, out = e.command(t, "parked", "drop", key)
+	require.NotZero(t, code, out)
+	code, out = e.command(t, "parked", "retry", "--all")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 sent again")
+	settled(t, func() error {
+		if n := o.metric(t, `orderd_commands_total{result="parked",type="unreadable"}`); n != 3 {
+			return fmt.Errorf("parked %v times", n)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,319 @@
+package msg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"orderd/internal/db"
+	"orderd/internal/metrics"
+	"orderd/internal/msg"
+	"orderd/internal/msg/rabbitmq"
+	"orderd/internal/testenv"
+)
+
+// open opens an empty database: SQLite beside the local broker, MySQL's protocol beside RabbitMQ.
+func open(t testing.TB, dialect string) *db.DB {
+	t.Helper()
+	c := db.Config{Path: filepath.Join(t.TempDir(), "orderd.db")}
+	if dialect == "mysql" {
+		c = db.Config{DSN: testenv.Database(t)}
+	}
+	d, err := db.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	require.NoError(t, d.Migrate(t.Context()))
+	return d
+}
+
+func (w *world) database() *db.DB {
+	if w.local != nil {
+		return open(w.t, "sqlite")
+	}
+	return open(w.t, "mysql")
+}
+
+func relay(d *db.DB, b msg.Broker, owner string) *msg.Relay {
+	return &msg.Relay{DB: d, Broker: b, Owner: owner, Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
+}
+
+// fill writes the events 1..seqs of each of n orders to the outbox.
+func fill(t testing.TB, d *db.DB, n, seqs int) {
+	t.Helper()
+	for first := 0; first < n; first += 500 {
+		require.NoError(t, d.InTx(t.Context(), "test", func(tx *db.Tx) error {
+			var ms []msg.Message
+			for i := first; i < min(n, first+500); i++ {
+				for seq := range seqs {
+					m, err := msg.NewMessage(fmt.Sprintf("O%06d", i), int64(seq+1), "order.paid", tx.Now, map[string]int{"seq": seq + 1})
+					if err != nil {
+						return err
+					}
+					ms = append(ms, m)
+				}
+			}
+			return msg.AppendTx(tx, ms)
+		}))
+	}
+}
+
+func count(t testing.TB, d *db.DB, where string) (n int64) {
+	t.Helper()
+	require.NoError(t, d.Read(t.Context()).Model(&msg.Message{}).Where(where).Count(&n).Error)
+	return n
+}
+
+// dropping is a broker whose confirms get lost now and then, after the events arrived or before.
+type dropping struct{ msg.Broker }
+
+func (b dropping) Publish(ctx context.Context, ms []msg.Message) []error {
+	errs := make([]error, len(ms))
+	for i := range ms {
+		lost := rand.IntN(10)
+		if lost > 0 {
+			errs[i] = b.Broker.Publish(ctx, ms[i:i+1])[0]
+		}
+		if lost < 2 {
+			errs[i] = errors.New("no confirm")
+		}
+	}
+	return errs
+}
+
+// Three relays, and confirms that get lost: every event comes out, at least once, and those of an order in their order.
+func TestRelaysKeepTheOrder(t *testing.T) {
+	eachBroker(t, func(t *testing.T, w *world) {
+		d := w.database()
+		const orders, seqs = 60, 4
+		fill(t, d, orders, seqs)
+		var relays sync.WaitGroup
+		for i := range 3 {
+			r := relay(d, dropping{w.Broker}, fmt.Sprint("relay-", i))
+			relays.Go(func() {
+				for count(t, d, "published_at IS NULL") > 0 {
+					_, _ = r.RunOnce(t.Context())
+				}
+			})
+		}
+		relays.Wait()
+		w.last("end")
+		next := map[string]int{}
+		for {
+			id := w.events(1)[0]
+			if id == "end-1" {
+				break
+			}
+			orderNo, seq, _ := strings.Cut(id, "-")
+			n := int(seq[0] - '0')
+			require.LessOrEqual(t, n, next[orderNo]+1, "%s came before the one before it", id)
+			next[orderNo] = max(next[orderNo], n)
+		}
+		require.Len(t, next, orders)
+		for orderNo, n := range next {
+			require.Equal(t, seqs, n, orderNo)
+		}
+	})
+}
+
+// last publishes an event that is known to be the last.
+func (w *world) last(orderNo string) {
+	w.t.Helper()
+	require.NoError(w.t, w.Publish(w.t.Context(), []msg.Message{message(orderNo, 1)})[0])
+}
+
+// An event that no queue takes stays, with all that follow it in its order, and holds up no other order.
+func TestUnroutableStays(t *testing.T) {
+	t.Parallel()
+	d := open(t, "sqlite")
+	b := msg.NewLocal(quick)
+	var got []string
+	b.Subscribe(func(_ context.Context, m msg.Message) error {
+		if m.OrderNo == "O000000" {
+			return fmt.Errorf("nobody: %w", msg.ErrUnroutable)
+		}
+		got = append(got, m.MessageID)
+		return nil
+	})
+	fill(t, d, 2, 2)
+	r := relay(d, b, "r")
+	for range 4 {
+		_, err := r.RunOnce(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"O000001-1", "O000001-2"}, got)
+	require.EqualValues(t, 2, count(t, d, "published_at IS NULL"))
+	require.EqualValues(t, 1, count(t, d, "attempts = 1 AND lease_until > 0"), "tried once, and then left alone for a while")
+}
+
+// A relay that was paused past its lease, while another one published, marks nothing.
+func TestPausedRelayMarksNothing(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, dialect)
+			fill(t, d, 1, 2)
+			taken, other := 0, msg.NewLocal(quick)
+			other.Subscribe(func(context.Context, msg.Message) error { taken++; return nil })
+			slow := msg.NewLocal(quick)
+			slow.Subscribe(func(context.Context, msg.Message) error { // the pause, while its lease runs out
+				_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 'slow'", d.SQLNowPlus(-time.Second))
+				require.NoError(t, err)
+				n, err := relay(d, other, "fast").RunOnce(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+				return errors.New("no confirm")
+			})
+			_, err := relay(d, slow, "slow").RunOnce(t.Context())
+			require.Error(t, err)
+			require.Equal(t, 1, taken)
+			require.EqualValues(t, 1, count(t, d, "seq = 1 AND published_at IS NOT NULL AND attempts = 0"), "released by one that has it no more")
+			require.EqualValues(t, 1, count(t, d, "seq = 2 AND published_at IS NULL"))
+		})
+	}
+}
+
+// While the broker does not answer the relay fails in time, and when it does again all comes out.
+func TestBrokerAway(t *testing.T) {
+	t.Parallel()
+	broker := testenv.RabbitMQ(t)
+	proxy, url := proxied(t, broker)
+	w := onRabbitMQ(t, broker)
+	d := open(t, "mysql")
+	fill(t, d, 20, 1)
+	r := relay(d, rabbit(t, url), "r")
+	require.NoError(t, r.Broker.Ping(t.Context()))
+	proxy.BlackHole()
+	began := time.Now()
+	n, err := r.RunOnce(t.Context())
+	require.Error(t, err)
+	require.Zero(t, n)
+	require.Less(t, time.Since(began), 12*time.Second)
+	require.EqualValues(t, 20, count(t, d, "published_at IS NULL AND lease_until IS NULL"), "given back at once")
+	began = time.Now()
+	n, err = r.RunOnce(t.Context())
+	require.NoError(t, err, "the broker is left alone")
+	require.Zero(t, n)
+	require.Less(t, time.Since(began), 100*time.Millisecond)
+	proxy.Restore()
+	eventually(t, func() error {
+		_, err := r.RunOnce(t.Context())
+		if left := count(t, d, "published_at IS NULL"); left > 0 {
+			return fmt.Errorf("%d left, %w", left, err)
+		}
+		return nil
+	})
+	require.Len(t, w.events(20), 20)
+}
+
+// proxied returns a proxy in front of the broker, and the URL through it.
+func proxied(t *testing.T, url string) (*testenv.Proxy, string) {
+	host := url[strings.LastIndex(url, "@")+1 : strings.LastIndex(url, "/")]
+	p := testenv.NewProxy(t, host)
+	return p, strings.Replace(url, host, p.Addr, 1)
+}
+
+// The link breaks just before the ack: the command comes again.
+func TestLostAck(t *testing.T) {
+	t.Parallel()
+	broker := testenv.RabbitMQ(t)
+	proxy, url := proxied(t, broker)
+	w := onRabbitMQ(t, broker)
+	w.Broker = rabbit(t, url)
+	var l log
+	w.consume(func(_ context.Context, d msg.Delivery) msg.Answer {
+		l.add(d)
+		if l.count(string(d.Body)) == 1 {
+			proxy.Cut()
+		}
+		return msg.Answer{}
+	})
+	for i := range 5 {
+		body := fmt.Sprint("c", i)
+		w.command(body)
+		w.eventually(func() error {
+			if n := l.count(body); n < 2 {
+				return fmt.Errorf("came %d times", n)
+			}
+			return nil
+		})
+	}
+	w.eventually(func() error {
+		q, err := w.channel.QueueDeclarePassive(rabbitmq.Commands, true, false, false, false, nil)
+		if err == nil && q.Messages > 0 {
+			err = fmt.Errorf("%d left", q.Messages)
+		}
+		return err
+	})
+}
+
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, dialect)
+			fill(t, d, 150, 2)
+			age := func(statement string) {
+				_, err := d.Exec(t.Context(), "test", statement, d.SQLNowPlus(-time.Hour))
+				require.NoError(t, err)
+			}
+			age("UPDATE outbox_messages SET created_at = ?")
+			age("UPDATE outbox_messages SET published_at = ? WHERE seq = 1")
+			require.NoError(t, d.InTx(t.Context(), "test", func(tx *db.Tx) error {
+				return msg.ReceiveTx(tx, []msg.Received{
+					{Source: "queue:a", MessageID: "new", Outcome: "ignored", ReceivedAt: tx.Now},
+					{Source: "queue:a", MessageID: "old", Outcome: "ignored", ReceivedAt: db.At(tx.Now.Add(-time.Hour))},
+				})
+			}))
+			removed := 0
+			for {
+				n, err := msg.Prune(t.Context(), d, 30*time.Minute)
+				require.NoError(t, err)
+				if n == 0 {
+					break
+				}
+				removed += n
+			}
+			require.Equal(t, 151, removed)
+			require.EqualValues(t, 150, count(t, d, "seq = 2"), "not published: kept, however old")
+			known, err := msg.Find(t.Context(), d, msg.ID{Source: "queue:a", MessageID: "new"})
+			require.NoError(t, err)
+			require.NotNil(t, known)
+		})
+	}
+}
+
+// BenchmarkRelay publishes b.N outbox rows to quorum queues.
+//
+//	go test ./internal/msg -run '^$' -bench Relay -benchtime 20000x
+func BenchmarkRelay(b *testing.B) {
+	d := open(b, "mysql")
+	broker, err := rabbitmq.New(rabbitmq.Config{URL: testenv.RabbitMQ(b), Log: slog.New(slog.DiscardHandler)})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, broker.Close()) }()
+	require.NoError(b, broker.Ping(b.Context()))
+	fill(b, d, max(1, b.N/4), 4)
+	r := relay(d, broker, "r")
+	b.ResetTimer()
+	n := 0
+	for {
+		published, err := r.RunOnce(b.Context())
+		require.NoError(b, err)
+		if published == 0 {
+			break
+		}
+		n += published
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+}

@@ -1,0 +1,92 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	sdk "github.com/stripe/stripe-go/v85"
+
+	"orderd/internal/fsm"
+	"orderd/internal/payment"
+)
+
+// Refund implements payment.Gateway.
+func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
+	amount, err := toStripe(r.Amount, r.Currency)
+	if err != nil {
+		return payment.RefundAnswer{}, err
+	}
+	intent, err := g.intent(ctx, payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID})
+	if err != nil {
+		return payment.RefundAnswer{}, err
+	}
+	p := &sdk.RefundCreateParams{PaymentIntent: &intent, Amount: &amount, Metadata: map[string]string{refundNo: r.RefundNo, paymentNo: r.PaymentNo}}
+	p.SetIdempotencyKey("refund:" + r.RefundNo) // keys are the account's: no payment_no has a colon
+	f, err := g.api.V1Refunds.Create(ctx, p)
+	if err == nil && replayed(f.LastResponse) { // the answer of then
+		f, err = g.api.V1Refunds.Retrieve(ctx, f.ID, nil)
+	}
+	if err != nil {
+		return payment.RefundAnswer{}, unknown(err)
+	}
+	if f.Amount != amount || !strings.EqualFold(string(f.Currency), r.Currency) {
+		return payment.RefundAnswer{}, fmt.Errorf("stripe: refund %s is one of %d %s", r.RefundNo, f.Amount, f.Currency)
+	}
+	return asRefund(f, r.RefundNo, intent)
+}
+
+// QueryRefund implements payment.Gateway. It looks through the refunds of the payment: lists, unlike Stripe's search, show
+// at once what was made.
+func (g *Gateway) QueryRefund(ctx context.Context, number string, of payment.Ref) (payment.RefundAnswer, error) {
+	intent, err := g.intent(ctx, of)
+	if err != nil {
+		return payment.RefundAnswer{}, err
+	}
+	p := &sdk.RefundListParams{PaymentIntent: &intent}
+	p.Limit = sdk.Int64(100) // a page; the list goes on to the next by itself
+	for f, err := range g.api.V1Refunds.List(ctx, p).All(ctx) {
+		if err != nil {
+			return payment.RefundAnswer{}, unknown(err)
+		}
+		if f.Metadata[refundNo] == number {
+			return asRefund(f, number, intent)
+		}
+	}
+	return payment.RefundAnswer{}, payment.ErrNotFound
+}
+
+// intent returns the id of the PaymentIntent that took the money of a charge: ErrNotFound if there is no such charge, or no
+// money came.
+func (g *Gateway) intent(ctx context.Context, of payment.Ref) (string, error) {
+	s, err := g.session(ctx, of)
+	if err != nil {
+		return "", err
+	}
+	c, err := g.asCharge(s, of)
+	if err != nil {
+		return "", err
+	}
+	if c.State != fsm.Succeeded {
+		return "", payment.ErrNotFound
+	}
+	return s.PaymentIntent.ID, nil
+}
+
+var refundStates = map[sdk.RefundStatus]fsm.State{
+	sdk.RefundStatusPending:        fsm.Pending,
+	sdk.RefundStatusRequiresAction: fsm.Pending, // the shopper must say where to
+	sdk.RefundStatusSucceeded:      fsm.Succeeded,
+	sdk.RefundStatusFailed:         fsm.Failed,
+	sdk.RefundStatusCanceled:       fsm.Failed,
+}
+
+// asRefund believes an answer only if it is about our refund.
+func asRefund(f *sdk.Refund, number, intent string) (payment.RefundAnswer, error) {
+	state, ok := refundStates[f.Status]
+	if !ok || f.ID == "" || f.Metadata[refundNo] != number || f.PaymentIntent == nil || f.PaymentIntent.ID != intent {
+		return payment.RefundAnswer{}, fmt.Errorf("stripe: an answer about %s (%s) cannot be believed", number, f.Status)
+	}
+	amount, _, err := fromStripe(f.Amount, string(f.Currency))
+	return payment.RefundAnswer{RefundNo: number, RefundID: f.ID, State: state, Amount: amount}, err
+}
