@@ -55,15 +55,14 @@ func (f *floor) warm(ctx context.Context) error {
 	return err
 }
 
+const readVersion = "SELECT version FROM stock WHERE sku = ?"
+
 func (f *floor) version(ctx context.Context, sku string) (version int64, err error) {
-	s, err := f.prepare(ctx, "SELECT version FROM stock WHERE sku = ?")
-	if err != nil {
-		return 0, err
-	}
-	return version, s.QueryRowContext(ctx, sku).Scan(&version)
+	err = f.scan(ctx, &version, readVersion, sku)
+	return version, err
 }
 
-func (f *floor) do(stop context.Context) (refused bool, err error) {
+func (f *floor) do(stop context.Context) (refused int, err error) {
 	f.n++
 	no := f.prefix + strconv.Itoa(f.n)
 	sku := skuName(0)
@@ -87,10 +86,10 @@ func (f *floor) do(stop context.Context) (refused bool, err error) {
 		return f.exec(ctx, 1, "UPDATE stock SET available = available - 1, version = version + 1 WHERE sku = ? AND version = ? AND available >= 1", sku, version)
 	})
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	pay := context.WithoutCancel(stop) // an order that was placed is paid, or the books would not add up
-	return false, f.inTx(pay, readNothing, func(ctx context.Context) error {
+	return 0, f.inTx(pay, readNothing, func(ctx context.Context) error {
 		if err := f.exec(ctx, 1, "UPDATE orders SET status = 'PAID' WHERE order_no = ? AND status = 'PAYING'", no); err != nil {
 			return err
 		}

@@ -28,7 +28,6 @@ const (
 type lab struct {
 	options
 	dir    string
-	temp   bool // dir is removed in the end
 	binary string
 	rng    *rand.Rand
 	shop   *shop
@@ -48,7 +47,6 @@ func newLab(ctx context.Context, o options, log io.Writer) (_ *lab, err error) {
 		if l.dir, err = os.MkdirTemp("", "orderd-bench-"); err != nil {
 			return nil, err
 		}
-		l.temp = true
 	} else if l.dir, err = newRunDir(l.dir); err != nil {
 		return nil, err
 	}
@@ -108,7 +106,9 @@ func (l *lab) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Close()
+	if err := d.Close(); err != nil {
+		return err
+	}
 	if dsn, err = l.mariadb.create(ctx, orderdDB); err != nil {
 		return err
 	}
@@ -134,8 +134,7 @@ func openOrders(ctx context.Context, c db.Config) (*db.DB, error) {
 		return nil, err
 	}
 	if err := errors.Join(d.Migrate(ctx), putOnSale(ctx, d)); err != nil {
-		d.Close()
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
@@ -191,13 +190,13 @@ func (l *lab) audit(ctx context.Context, chosen []setup) error {
 }
 
 func (l *lab) say(format string, args ...any) {
-	fmt.Fprintf(l.log, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	_, _ = fmt.Fprintf(l.log, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
 // close stops the servers. Their data go with them.
-func (l *lab) close() error {
+func (l *lab) close() (err error) {
 	if l.orders != nil {
-		l.orders.Close()
+		err = l.orders.Close()
 	}
 	for _, pool := range []*sql.DB{l.floor, l.rows} {
 		if pool != nil {
@@ -210,5 +209,5 @@ func (l *lab) close() error {
 	if l.mariadb != nil {
 		l.mariadb.stop()
 	}
-	return os.RemoveAll(l.dir)
+	return errors.Join(err, os.RemoveAll(l.dir))
 }

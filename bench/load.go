@@ -11,9 +11,9 @@ import (
 type client interface {
 	// warm makes what the client needs beforehand, and opens its connections.
 	warm(ctx context.Context) error
-	// do runs one operation. It ends with errStopped, and nothing done, if ctx ends before it could be done. Refused says
-	// that the service was too busy, and said so properly.
-	do(ctx context.Context) (refused bool, err error)
+	// do runs one operation, and says how often it was refused because the service was too busy. It ends with errStopped if
+	// ctx ended before it could be done.
+	do(ctx context.Context) (refused int, err error)
 	close()
 }
 
@@ -72,14 +72,12 @@ func drive(ctx context.Context, clients []client, d time.Duration) (load, error)
 			sent := time.Now()
 			refused, err := c.do(stop)
 			now := time.Now()
-			switch {
-			case errors.Is(err, errStopped):
+			mine.refused += refused
+			if errors.Is(err, errStopped) {
 				return nil
-			case err != nil:
+			}
+			if err != nil {
 				return err
-			case refused:
-				mine.refused++
-				continue
 			}
 			mine.latencies = append(mine.latencies, now.Sub(sent))
 			if after := now.Sub(began); after >= d/rampUp && after < d {
@@ -98,7 +96,7 @@ func drive(ctx context.Context, clients []client, d time.Duration) (load, error)
 		l.latencies = append(l.latencies, m.latencies...)
 	}
 	l.rate = float64(inWindow) / (d - d/rampUp).Seconds()
-	if inWindow == 0 { // too short a measurement for its latencies
+	if inWindow < len(clients) { // too few for a window: everybody's first and last operation counts in full
 		l.rate = float64(l.done) / elapsed.Seconds()
 	}
 	return l, err

@@ -54,9 +54,9 @@ func newRaw(ctx context.Context, pool *sql.DB, r *repeats) (*raw, error) {
 
 func (r *raw) close() {
 	for _, s := range r.statements {
-		s.Close()
+		_ = s.Close() // the connection ends with it
 	}
-	r.conn.Close()
+	_ = r.conn.Close()
 }
 
 // prepare prepares a statement at its first use.
@@ -73,7 +73,7 @@ func (r *raw) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // exec runs a statement that must match as many rows as it says.
 func (r *raw) exec(ctx context.Context, rows int64, query string, args ...any) error {
-	s, err := r.prepare(ctx, query)
+	s, err := r.prepare(ctx, query) //nolint:sqlclosecheck // kept for the next time; close closes it
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,15 @@ func (r *raw) exec(ctx context.Context, rows int64, query string, args ...any) e
 		return errors.Join(err, errConflict)
 	}
 	return nil
+}
+
+// scan reads one value.
+func (r *raw) scan(ctx context.Context, into any, query string, args ...any) error {
+	s, err := r.prepare(ctx, query) //nolint:sqlclosecheck // as above
+	if err != nil {
+		return err
+	}
+	return s.QueryRowContext(ctx, args...).Scan(into)
 }
 
 func (r *raw) do(ctx context.Context, command string) error {

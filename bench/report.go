@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -110,7 +111,11 @@ func (r *report) finish(order []setup) {
 	}
 }
 
+// spreadPtr is nil if there is nothing to compare.
 func spreadPtr(values []float64) *spread {
+	if len(values) == 0 {
+		return nil
+	}
 	s := spreadOf(values)
 	return &s
 }
@@ -139,34 +144,45 @@ func (res *result) row() []string {
 		}
 		return ""
 	}
-	ratio := func(s *spread) string {
-		if s == nil {
+	ranged := func(s *spread, format string) string {
+		if s == nil || s.Max == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%.2f (%.2f-%.2f)", s.Median, s.Min, s.Max)
+		text := fmt.Sprintf(format, s.Median)
+		if len(res.Samples) > 1 {
+			text += fmt.Sprintf(" ("+format+"-"+format+")", s.Min, s.Max)
+		}
+		return text
 	}
+	ratio := func(s *spread) string { return ranged(s, "%.2f") }
 	rate, kib := res.Numbers["per_second"], ""
 	if v := res.Numbers["alloc_bytes"]; v.Max > 0 {
 		kib = fmt.Sprintf("%.0f", v.Median/1024)
 	}
-	perSecond := ""
-	if rate.Max > 0 {
-		perSecond = fmt.Sprintf("%.0f (%.0f-%.0f)", rate.Median, rate.Min, rate.Max)
-	}
-	return []string{res.Name, perSecond, ratio(res.Floor), ratio(res.Rows), n("p50_ms", "%.1f"), n("p99_ms", "%.1f"), n("p999_ms", "%.1f"),
+	return []string{res.Name, ranged(&rate, "%.0f"), ratio(res.Floor), ratio(res.Rows), n("p50_ms", "%.1f"), n("p99_ms", "%.1f"), n("p999_ms", "%.1f"),
 		n("orderd_cpu_ms", "%.2f"), n("mariadbd_cpu_ms", "%.2f"), n("redis_cpu_ms", "%.2f"), n("bench_cpu_ms", "%.2f"), ratio(res.CPU),
 		n("statements", "%.1f"), n("batch_size", "%.1f"), n("version_conflicts", "%.2f"), n("tx_retries", "%.2f"), n("mallocs", "%.0f"), kib,
 		n("refused_503", "%.0f"), n("rss_mib", "%.0f"), n("peak_rss_mib", "%.0f"), n("start_ms", "%.0f")}
 }
 
-// text prints the table for a terminal.
-func (r *report) text(out io.Writer) error {
+// align prints lines of cells in columns.
+func align(out io.Writer, lines [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(heading, "\t"))
-	for _, res := range r.Results {
-		fmt.Fprintln(w, strings.Join(res.row(), "\t"))
+	for _, cells := range lines {
+		if _, err := io.WriteString(w, strings.Join(cells, "\t")+"\n"); err != nil {
+			return err
+		}
 	}
 	return w.Flush()
+}
+
+// text prints the table for a terminal.
+func (r *report) text(out io.Writer) error {
+	lines := [][]string{heading}
+	for _, res := range r.Results {
+		lines = append(lines, res.row())
+	}
+	return align(out, lines)
 }
 
 func (r *report) markdown() string {
@@ -210,7 +226,11 @@ func (r *report) write(o options) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
-			return between(string(page), r.markdown()), err
+			text := r.markdown()
+			if rel, e := filepath.Rel(filepath.Dir(o.md), o.svg); e == nil && o.svg != "" {
+				text += "\n![orders per second, by the number of clients](" + filepath.ToSlash(rel) + ")\n"
+			}
+			return between(string(page), text), err
 		},
 	}
 	delete(files, "") // not asked for

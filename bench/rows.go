@@ -38,23 +38,23 @@ func (r *rows) warm(ctx context.Context) error {
 	return err
 }
 
-func (r *rows) do(stop context.Context) (refused bool, err error) {
+func (r *rows) do(stop context.Context) (refused int, err error) {
 	r.n++
 	r.no = r.prefix + strconv.Itoa(r.n)
 	r.paymentNo = "P" + r.no
 	r.user = fmt.Sprintf("user-%d", r.rng.IntN(userCount))
 	r.choose()
 	if err := r.inTx(stop, r.readStock, r.place); err != nil {
-		return false, err
+		return 0, err
 	}
 	ctx := context.WithoutCancel(stop)
 	err = r.exec(ctx, 1, `UPDATE payments SET status = 'PENDING', transaction_id = ?, pay_url = ?, next_check_at = UTC_TIMESTAMP(6) + INTERVAL 5 SECOND,
 		lease_owner = NULL, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE payment_no = ? AND status IN ('INIT', 'UNKNOWN')`,
 		r.transaction(), "http://127.0.0.1:65535/pay/"+r.paymentNo, r.paymentNo)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	return false, r.inTx(ctx, readNothing, r.settle)
+	return 0, r.inTx(ctx, readNothing, r.settle)
 }
 
 func (r *rows) choose() {
@@ -73,12 +73,8 @@ func (r *rows) choose() {
 func (r *rows) transaction() string { return "txn_" + r.no }
 
 func (r *rows) readStock(ctx context.Context) error {
-	s, err := r.prepare(ctx, "SELECT version FROM stock WHERE sku = ?")
-	if err != nil {
-		return err
-	}
 	for i := range r.lines {
-		if err := s.QueryRowContext(ctx, r.lines[i].sku).Scan(&r.lines[i].version); err != nil {
+		if err := r.scan(ctx, &r.lines[i].version, readVersion, r.lines[i].sku); err != nil {
 			return err
 		}
 	}

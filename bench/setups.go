@@ -13,7 +13,7 @@ const (
 	replay    = "replay"    // place the same order again
 	get       = "get"       // read an order
 	duplicate = "duplicate" // send the same callback again
-	flood     = "flood"     // place; being refused with 503 and Retry-After is an answer
+	flood     = "flood"     // place only, without having warmed up
 	start     = "start"     // no client: only start orderd on an empty directory
 )
 
@@ -27,13 +27,14 @@ const (
 
 // setup is a configuration that is measured.
 type setup struct {
-	name     string // "life/64"
-	on       string
-	op       string
-	clients  int
-	hot      bool     // all orders are for one SKU
-	replicas int      // of orderd
-	vars     []string // settings of orderd, "KEY=value"
+	name      string // "life/64"
+	on        string
+	op        string
+	clients   int
+	hot       bool     // all orders are for one SKU
+	replicas  int      // of orderd
+	vars      []string // settings of orderd, "KEY=value"
+	refusable bool     // 503 with Retry-After is an answer: the client waits and sends again
 }
 
 // Below these names the ratios are looked up.
@@ -54,7 +55,7 @@ func (s setup) rowsName() string {
 	return "rows/" + strconv.Itoa(s.clients)
 }
 
-// noBatch turns grouping off: every order has its own transactions.
+// noBatch turns grouping off: every order has its own transactions, and may run out of tries for a version of its stock.
 const noBatch = "ORDERD_BATCH_SIZE=1"
 
 var setups = func() []setup {
@@ -70,17 +71,17 @@ var setups = func() []setup {
 	add(setup{name: "floor", on: onFloor, op: life}, 1, 16, 64, 256)
 	add(setup{name: "rows", on: onRows, op: life}, 1, 16, 64, 256)
 	add(setup{name: "life", on: onOrderd, op: life}, 1, 16, 64, 256)
-	add(setup{name: "life-nobatch", on: onOrderd, op: life, vars: []string{noBatch}}, 1, 16, 64, 256)
+	add(setup{name: "life-nobatch", on: onOrderd, op: life, vars: []string{noBatch}, refusable: true}, 1, 16, 64, 256)
 	add(setup{name: "floor-hot", on: onFloor, op: life, hot: true}, 256)
 	add(setup{name: "life-hot", on: onOrderd, op: life, hot: true}, 256)
-	add(setup{name: "life-hot-nobatch", on: onOrderd, op: life, hot: true, vars: []string{noBatch}}, 16)
+	add(setup{name: "life-hot-nobatch", on: onOrderd, op: life, hot: true, vars: []string{noBatch}, refusable: true}, 16)
 	add(setup{name: "life-2replicas", on: onOrderd, op: life, replicas: 2}, 64, 256)
 	add(setup{name: "life-embedded", on: onEmbedded, op: life}, 1, 64)
 	add(setup{name: "place", on: onOrderd, op: place}, 64)
 	add(setup{name: "replay", on: onOrderd, op: replay}, 64)
 	add(setup{name: "get", on: onOrderd, op: get}, 64)
 	add(setup{name: "duplicate-callback", on: onOrderd, op: duplicate}, 64)
-	add(setup{name: "overload", on: onOrderd, op: flood}, 4000)
+	add(setup{name: "overload", on: onOrderd, op: flood, refusable: true}, 4000)
 	return append(all, setup{name: "start-embedded", on: onEmbedded, op: start, replicas: 1})
 }()
 

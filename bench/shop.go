@@ -49,13 +49,15 @@ func newShop(run string) (*shop, error) {
 // customer is one client of orderd. With two replicas it places at one and the gateway's callback reaches the other.
 type customer struct {
 	*shop
-	op     string
-	hot    bool
-	prefix string // of its order numbers
-	n      int
-	rng    *rand.Rand
-	places *conn // where it sends orders
-	calls  *conn // where it sends callbacks
+	op        string
+	hot       bool
+	refusable bool
+	refused   int    // answers of 503 with Retry-After in the operation under way
+	prefix    string // of its order numbers
+	n         int
+	rng       *rand.Rand
+	places    *conn // where it sends orders
+	calls     *conn // where it sends callbacks
 
 	token   string // of the user of its newest order
 	body    []byte // which asked for that
@@ -83,7 +85,7 @@ type placed struct {
 
 func (s *shop) customer(setup setup, measurement, i int, rng *rand.Rand, addrs []string) *customer {
 	n := len(addrs)
-	return &customer{shop: s, op: setup.op, hot: setup.hot, rng: rng, prefix: fmt.Sprintf("%s-%d-%d-", s.run, measurement, i),
+	return &customer{shop: s, op: setup.op, hot: setup.hot, refusable: setup.refusable, rng: rng, prefix: fmt.Sprintf("%s-%d-%d-", s.run, measurement, i),
 		places: &conn{addr: addrs[i%n]}, calls: &conn{addr: addrs[(i+1)%n]}}
 }
 
@@ -92,38 +94,57 @@ func (c *customer) close() {
 	c.calls.close()
 }
 
-func (c *customer) warm(context.Context) error {
+func (c *customer) warm(ctx context.Context) error {
 	switch c.op {
 	case flood: // four thousand at once would be measured before the measurement
 		return nil
 	case place, replay, get:
-		return c.place()
+		return c.place(ctx)
 	}
-	if err := c.place(); err != nil {
+	if err := c.place(ctx); err != nil {
 		return err
 	}
-	return c.pay("applied")
+	return c.pay(ctx, "applied")
 }
 
-func (c *customer) do(ctx context.Context) (refused bool, err error) {
+func (c *customer) do(ctx context.Context) (refused int, err error) {
+	c.refused = 0
 	switch c.op {
-	case place:
-		return false, c.place()
+	case place, flood:
+		err = c.place(ctx)
 	case life:
-		if err := c.place(); err != nil {
-			return false, err
+		if err = c.place(ctx); err == nil {
+			err = c.pay(ctx, "applied")
 		}
-		return false, c.pay("applied")
 	case replay:
-		return false, c.replay()
+		err = c.replay()
 	case get:
-		return false, c.get()
+		err = c.get()
 	case duplicate:
-		return false, c.pay("duplicate")
-	case flood:
-		return c.flood(ctx)
+		err = c.pay(ctx, "duplicate")
+	default:
+		err = fmt.Errorf("no operation %q", c.op)
 	}
-	return false, fmt.Errorf("no operation %q", c.op)
+	return c.refused, err
+}
+
+// insist sends a request again, as late as it is told to, for as long as the answer is 503 with Retry-After. Where that
+// is no answer to expect, one such is an error like any other.
+func (c *customer) insist(stop context.Context, send func() (reply, error)) (reply, error) {
+	for {
+		r, err := send()
+		if err != nil || !c.refusable || r.status != http.StatusServiceUnavailable || r.retryAfter == 0 {
+			return r, err
+		}
+		c.refused++
+		again := time.NewTimer(time.Duration(r.retryAfter) * time.Second)
+		select {
+		case <-again.C:
+		case <-stop.Done():
+			again.Stop()
+			return r, errStopped
+		}
+	}
 }
 
 // order makes up the next order, of one or two SKUs.
@@ -162,14 +183,14 @@ func (c *customer) form(line string, body []byte, headers ...string) []byte {
 }
 
 // place places a new order, which must be created and wait for its payment.
-func (c *customer) place() error {
+func (c *customer) place(stop context.Context) error {
 	c.order()
-	r, err := c.send()
+	r, err := c.insist(stop, c.send)
 	if err != nil {
 		return err
 	}
 	var o placed
-	if r.status != http.StatusCreated {
+	if r.status != http.StatusCreated && (r.status != http.StatusOK || c.refused == 0) { // 200: it was there after all
 		return fmt.Errorf("place: %s", r)
 	}
 	if err := json.Unmarshal(r.body, &o); err != nil {
@@ -185,17 +206,22 @@ func (c *customer) place() error {
 }
 
 // pay sends the callback for the newest order. It is signed anew each time: a signature lasts five minutes.
-func (c *customer) pay(want string) error {
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	r, err := c.calls.roundTrip(c.form("POST /v1/payments/callbacks/sandbox", c.event.body, wire.HeaderID+": "+c.event.id,
-		wire.HeaderTimestamp+": "+now, wire.HeaderSignature+": "+wire.Sign(c.key, c.event.id, now, c.event.body)))
+func (c *customer) pay(stop context.Context, want string) error {
+	r, err := c.insist(stop, func() (reply, error) {
+		now := strconv.FormatInt(time.Now().Unix(), 10)
+		return c.calls.roundTrip(c.form("POST /v1/payments/callbacks/sandbox", c.event.body, wire.HeaderID+": "+c.event.id,
+			wire.HeaderTimestamp+": "+now, wire.HeaderSignature+": "+wire.Sign(c.key, c.event.id, now, c.event.body)))
+	})
 	if err != nil {
 		return err
 	}
 	var result struct {
 		Result string `json:"result"`
 	}
-	if r.status != http.StatusOK || json.Unmarshal(r.body, &result) != nil || result.Result != want {
+	if err := json.Unmarshal(r.body, &result); r.status != http.StatusOK || err != nil {
+		return fmt.Errorf("callback: %s", r)
+	}
+	if result.Result != want && (result.Result != "duplicate" || c.refused == 0) { // a duplicate: it was settled after all
 		return fmt.Errorf("callback: not %q: %s", want, r)
 	}
 	return nil
@@ -216,29 +242,4 @@ func (c *customer) get() error {
 		err = fmt.Errorf("get: %s", r)
 	}
 	return err
-}
-
-// flood places an order; who is refused comes again with the same order when they were told to.
-func (c *customer) flood(ctx context.Context) (refused bool, err error) {
-	if c.body == nil {
-		c.order()
-	}
-	r, err := c.send()
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case r.status == http.StatusCreated, r.status == http.StatusOK:
-		c.body = nil
-		return false, nil
-	case r.status == http.StatusServiceUnavailable && r.retryAfter > 0:
-		again := time.NewTimer(time.Duration(r.retryAfter) * time.Second)
-		defer again.Stop()
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-		}
-		return true, nil
-	}
-	return false, fmt.Errorf("flood: %s", r)
 }

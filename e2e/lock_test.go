@@ -198,7 +198,9 @@ func TestRedisHangsOrIsFull(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable,
 		soon(t, 2*time.Second, func() answer { return buyer.during().do(http.MethodPost, "/v1/order-tokens", nil) }).Status)
 	require.NoError(t, e.redis.Resume())
-	settled(t, func() error { return expect(buyer.during().do(http.MethodPost, "/v1/order-tokens", nil), http.StatusCreated) })
+	settled(t, func() error {
+		return expect(buyer.during().do(http.MethodPost, "/v1/order-tokens", nil), http.StatusCreated)
+	})
 	require.EqualValues(t, 4, buyer.available(sku))
 	e.auditSettled(t)
 }

@@ -200,7 +200,9 @@ func TestRowIsLockedForLong(t *testing.T) {
 	require.Equal(t, "PAYING", buyer.order(given.OrderNo).Status)
 	require.EqualValues(t, 7, buyer.available(sku), "stock came back without the order being cancelled")
 	release()
-	settled(t, func() error { return expect(buyer.do(http.MethodPost, "/v1/orders/"+given.OrderNo+"/cancel", nil), 200) })
+	settled(t, func() error {
+		return expect(buyer.do(http.MethodPost, "/v1/orders/"+given.OrderNo+"/cancel", nil), 200)
+	})
 	require.EqualValues(t, 10, buyer.available(sku))
 	e.auditSettled(t)
 }

@@ -93,12 +93,6 @@ func (s *sandbox) payAs(t testing.TB, paymentNo string, how obj) answer {
 	return s.do(t, http.MethodPost, "/v1/charges/"+paymentNo+"/pay", how, 200, 201, 202, 204)
 }
 
-// charge returns the gateway's view of a charge, 404 included.
-func (s *sandbox) charge(t testing.TB, paymentNo string) answer {
-	t.Helper()
-	return s.do(t, http.MethodGet, "/v1/charges/"+paymentNo, nil, 200, 404)
-}
-
 // ledger returns everything that moved money, in order.
 func (s *sandbox) ledger(t testing.TB) []ledgerEntry {
 	t.Helper()

@@ -36,7 +36,9 @@ type Settings struct {
 	SandboxAPIKey        string `name:"sandbox-api-key" env:"ORDERD_SANDBOX_API_KEY" help:"What we call the sandbox gateway with."`
 	SandboxWebhookSecret string `env:"ORDERD_SANDBOX_WEBHOOK_SECRET" help:"What it signs its callbacks with: whsec_<base64>."`
 
-	Stripe StripeSettings `embed:"" prefix:"stripe-" envprefix:"ORDERD_STRIPE_"`
+	Stripe    StripeSettings    `embed:"" prefix:"stripe-" envprefix:"ORDERD_STRIPE_"`
+	Alipay    AlipaySettings    `embed:"" prefix:"alipay-" envprefix:"ORDERD_ALIPAY_"`
+	WechatPay WechatPaySettings `embed:"" prefix:"wechatpay-" envprefix:"ORDERD_WECHATPAY_"`
 
 	PayTimeout     time.Duration `default:"15m" env:"ORDERD_PAY_TIMEOUT" help:"An order that is not paid for so long expires."`
 	CloseGrace     time.Duration `default:"5m" env:"ORDERD_CLOSE_GRACE" help:"How long expiry waits for an unreachable gateway."`

@@ -209,7 +209,7 @@ func readiness(d *db.DB, r *idem.Redis, b msg.Broker) func(context.Context) []ht
 func work(ctx context.Context, name string, pause time.Duration, log *slog.Logger, round func(context.Context) (int, error)) {
 	for ctx.Err() == nil {
 		n, err := round(ctx)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "worker round failed", "worker", name, "error", err)
 		}
 		if n > 0 && err == nil {

@@ -149,7 +149,7 @@ func TestPaymentSlots(t *testing.T) {
 func TestColumnsRefuseWhatDoesNotFit(t *testing.T) {
 	each(t, func(t *testing.T, d *db.DB) {
 		require.NoError(t, d.Migrate(t.Context()))
-		tables := map[string]table{}
+		var tables map[string]table
 		if d.Dialect == "mysql" {
 			tables = mysqlSchema(t, d)
 		} else {

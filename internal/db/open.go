@@ -110,8 +110,8 @@ func (d *DB) gormConfig() *gorm.Config {
 		TranslateError:           false, // would drop the name of the violated key
 		DisableNestedTransaction: true,
 		NowFunc:                  func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
-		Logger: logger.NewSlogLogger(d.log, logger.Config{SlowThreshold: 500 * time.Millisecond, LogLevel: logger.Warn,
-			IgnoreRecordNotFoundError: true, ParameterizedQueries: true}),
+		Logger: slowOnly{logger.NewSlogLogger(d.log, logger.Config{SlowThreshold: 500 * time.Millisecond, LogLevel: logger.Warn,
+			IgnoreRecordNotFoundError: true, ParameterizedQueries: true})},
 	}
 }
 
@@ -145,4 +145,18 @@ func (d *DB) Close() error {
 	reader, e := d.read.DB() // on MySQL the same pool: closing it twice does no harm
 	err = errors.Join(err, e, reader.Close())
 	return err
+}
+
+// slowOnly logs slow statements. Errors go up: many are lost races, which the caller understands, and the rest is logged
+// once, at the edge.
+type slowOnly struct{ logger.Interface }
+
+// Trace implements logger.Interface.
+func (l slowOnly) Trace(ctx context.Context, begin time.Time, fc func() (string, int64), _ error) {
+	l.Interface.Trace(ctx, begin, fc, nil)
+}
+
+// LogMode implements logger.Interface.
+func (l slowOnly) LogMode(level logger.LogLevel) logger.Interface {
+	return slowOnly{l.Interface.LogMode(level)}
 }

@@ -52,17 +52,27 @@ func fieldsOf(path, name string) ([]field, error) {
 }
 
 func settings() (string, error) {
-	fields, err := fieldsOf("cmd/orderd/config.go", "Settings")
 	var out strings.Builder
 	out.WriteString("| variable | default | |\n|---|---|---|\n")
+	err := settingsOf(&out, "cmd/orderd/config.go", "Settings", "")
+	return out.String(), err
+}
+
+// settingsOf writes a row for each field of a struct of settings. Those of a gateway are a struct of their own.
+func settingsOf(out *strings.Builder, path, name, prefix string) error {
+	fields, err := fieldsOf(path, name)
 	for _, f := range fields {
+		if p := f.tag.Get("envprefix"); p != "" {
+			err = errors.Join(err, settingsOf(out, "cmd/orderd/gateways.go", f.name+"Settings", p))
+			continue
+		}
 		value := ""
 		if d := f.tag.Get("default"); d != "" {
 			value = "`" + d + "`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", f.tag.Get("env"), value, cell(f.tag.Get("help")))
+		fmt.Fprintf(out, "| `%s%s` | %s | %s |\n", prefix, f.tag.Get("env"), value, cell(f.tag.Get("help")))
 	}
-	return out.String(), err
+	return err
 }
 
 func commands() (string, error) {

@@ -153,7 +153,7 @@ func diagram(name string) (string, error) {
 
 // failpoints lists the names, one operation a line.
 func failpoints() (string, error) {
-	names, err := scan.Names(root)
+	names, err := scan.Names(filepath.Join(root, "internal"))
 	if err != nil {
 		return "", err
 	}

@@ -119,12 +119,12 @@ func (f *findings) addParameter(p *openapi3.Parameter, raw string) {
 }
 
 func reason(e *openapi3.SchemaError) string {
-	switch {
-	case e.SchemaField == "not":
+	switch e.SchemaField {
+	case "not":
 		return "must not be 0"
-	case e.SchemaField == "pattern":
+	case "pattern":
 		return "must match " + e.Schema.Pattern
-	case e.SchemaField == "format":
+	case "format":
 		return "is out of the range of " + e.Schema.Format
 	}
 	return e.Reason
@@ -132,7 +132,7 @@ func reason(e *openapi3.SchemaError) string {
 
 // schemaErrors flattens what VisitJSON returned.
 func schemaErrors(err error) []*openapi3.SchemaError {
-	if list, ok := err.(openapi3.MultiError); ok {
+	if list, ok := err.(openapi3.MultiError); ok { //nolint:errorlint // one level at a time: errors.As would find a nested list first
 		var all []*openapi3.SchemaError
 		for _, e := range list {
 			all = append(all, schemaErrors(e)...)

@@ -151,7 +151,7 @@ func TestProblems(t *testing.T) {
 		assert.Equal(t, tt.retryAfter, w.Header().Get("Retry-After"), name)
 		assert.NotContains(t, w.Body.String(), "secret", name)
 		assert.NotContains(t, w.Body.String(), "1045", name)
-		if tt.err == cause {
+		if errors.Is(tt.err, cause) {
 			assert.Contains(t, b.logs.String(), "1045", "the cause is in the log")
 		}
 	}

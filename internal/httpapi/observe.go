@@ -62,7 +62,7 @@ func setCommonHeaders(c echo.Context) {
 func withRecovery(next echo.HandlerFunc, c echo.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if v == http.ErrAbortHandler {
+			if v == http.ErrAbortHandler { //nolint:errorlint // a panic value, not an error chain
 				panic(v)
 			}
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())

@@ -25,7 +25,7 @@ func parseJSON(body []byte, f *findings) (doc any, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	doc, err := readValue(d, 0)
 	if err == nil {
-		if _, err = d.ReadToken(); err == io.EOF {
+		if _, err = d.ReadToken(); errors.Is(err, io.EOF) {
 			return doc, true
 		}
 		f.addMalformed("body", "syntax", "there is data after the document")

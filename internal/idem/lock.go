@@ -68,10 +68,10 @@ func (l *Locker) acquire(ctx context.Context, orderNo string, deadline time.Time
 			// an orphan lock until its TTL.
 			return struct{}{}, mutex.TryLockContext(context.WithoutCancel(ctx))
 		})
-		switch answer := classify(err); {
-		case answer == Held:
+		switch classify(err) {
+		case Held:
 			return &Lock{locker: l, mutex: mutex, orderNo: orderNo}, Held
-		case answer == Down:
+		case Down:
 			return nil, Down
 		}
 		pause := min(delay(n), time.Until(deadline))

@@ -45,7 +45,22 @@ func (s *Service) cancelFor(ctx context.Context, a Actor, orderNo, reason string
 	if err := s.endOpenAttempt(ctx, &o, gatewayTime); err != nil {
 		return Result{}, err
 	}
-	return s.cancel(ctx, &o, reason, c)
+	closed := o.Payment
+	res, err := s.cancel(ctx, &o, reason, c)
+	if err != nil {
+		s.unlease(ctx, closed)
+	}
+	return res, err
+}
+
+// unlease lets the next call to a payment's gateway come at once, not when the lease runs out.
+func (s *Service) unlease(ctx context.Context, p *payment.Payment) {
+	if p == nil {
+		return
+	}
+	if err := payment.Unlease(ctx, s.DB, p.PaymentNo, s.cfg.Owner); err != nil {
+		s.Log.WarnContext(ctx, "lease not given back: it ends by itself", "payment_no", p.PaymentNo, "error", err)
+	}
 }
 
 // endOpenAttempt closes the order's open attempt at its gateway, holding the attempt's lease: nobody else may send it
@@ -68,16 +83,14 @@ func (s *Service) endOpenAttempt(ctx context.Context, o *Order, limit time.Durat
 	if err == nil && charge.State != fsm.Succeeded {
 		return nil
 	}
-	if e := payment.Unlease(ctx, s.DB, p.PaymentNo, s.cfg.Owner); e != nil {
-		s.Log.WarnContext(ctx, "lease not given back: it ends by itself", "payment_no", p.PaymentNo, "error", e)
-	}
+	s.unlease(ctx, p)
 	if err != nil {
 		return err
 	}
 	if _, err := s.Settle(ctx, answer(p.Gateway, charge)); err != nil { // paid, after all
 		return err
 	}
-	return errTransition(&fsm.IllegalError{Machine: "order", From: fsm.Paid, Event: fsm.Cancel})
+	return fault.New(fault.Conflict, "invalid_transition", "the payment has gone through: the order is PAID")
 }
 
 // cancel is the local part: one lock, two checks, three update.

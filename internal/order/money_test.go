@@ -11,12 +11,6 @@ import (
 	"orderd/internal/payment"
 )
 
-// unpaid is an attempt whose money has not come yet, of an order in some state.
-type unpaid struct {
-	orderNo   string
-	paymentNo string
-}
-
 // states bring a fresh order to a state in which its first attempt, at the gateway "sandbox", can still be paid by a
 // shopper: where we have closed it, the gateway lets them pay all the same.
 var states = []struct {
@@ -103,7 +97,7 @@ func TestEveryCellOfTheMoneyTable(t *testing.T) {
 					now := at.get(o.OrderNo)
 					require.Equal(t, want.status, now.Status)
 					at.sentBack(now, o.Payment.PaymentNo, want.reason)
-					at.again(o, now)
+					at.again(o)
 				})
 			}
 		}
@@ -160,9 +154,9 @@ func refundNos(o order.Order) []string {
 }
 
 // again sends the same news under new message ids, and an older failure: nothing changes any more.
-func (b *bundle) again(o order.Order, before order.Order) {
+func (b *bundle) again(o order.Order) {
 	b.t.Helper()
-	before = b.get(o.OrderNo)
+	before := b.get(o.OrderNo)
 	out, err := b.Settle(b.t.Context(), b.notice("sandbox", o.Payment.PaymentNo))
 	require.NoError(b.t, err)
 	require.Equal(b.t, "duplicate", out.Result)

@@ -98,7 +98,8 @@ func (s *Service) place(ctx context.Context, p *placing) (Result, error) {
 	}
 	if pay := p.order.Payment; p.order.Status == fsm.Paying && pay != nil && (pay.Status == fsm.Init || pay.Status == fsm.Unknown) {
 		if err := s.callGateway(ctx, p.order, p.opened, gatewayTime); err != nil {
-			return Result{}, err
+			// The order is stored: that is the answer. Its payment is brought on by the next that comes.
+			s.Log.WarnContext(ctx, "payment not opened yet", "order_no", p.orderNo, "error", err)
 		}
 	}
 	if p.created {
@@ -122,6 +123,7 @@ func (s *Service) placeLocally(ctx context.Context, p *placing) error {
 	p.paymentNo = newNo("P")
 	for {
 		if err := s.places.Do(ctx, p); err != nil {
+			p.order = nil // what the transaction saw, nobody knows to be stored
 			return err
 		}
 		if !p.twin {

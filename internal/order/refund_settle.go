@@ -76,7 +76,7 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 		if n.Kind == payment.RefundSucceeded {
 			return Settled{Result: duplicate, Guard: idem.GuardState}, "", nil
 		}
-		out.Result = ignored // a failure that came late
+		out.Result, alert = ignored, "refund_failed_after_success" // the money may have come back to us: a person must look
 	case n.Kind == payment.RefundSucceeded:
 		out.Result = applied
 		if r.Status == fsm.Failed {
@@ -90,7 +90,7 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 	err = msg.ReceiveTx(tx, []msg.Received{{Source: n.Source, MessageID: n.MessageID, PayloadHash: n.PayloadHash, OrderNo: r.OrderNo,
 		Kind: string(n.Kind), Outcome: out.Result, ReceivedAt: tx.Now}})
 	if err != nil || out.Result != applied {
-		return out, "", err
+		return out, alert, err
 	}
 	if n.Kind == payment.RefundSucceeded {
 		err = s.refundSucceededTx(tx, t, o, r, n, who)

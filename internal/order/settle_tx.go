@@ -16,7 +16,6 @@ type books struct {
 	tx      *db.Tx
 	tail    tail
 	inbox   []msg.Received
-	repeats []msg.ID
 	pays    []payment.Booking // money that pays its order
 	odd     []payment.Booking // money that goes back
 	ended   []payment.Booking // attempts that failed or were closed

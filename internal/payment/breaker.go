@@ -27,9 +27,9 @@ func WithBreaker(g Gateway) Gateway {
 		Name:        g.Name(),
 		Timeout:     breakerRecheck,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
-		// Not to know a payment is an answer; and that a client hung up says nothing about the gateway.
+		// Not to know a payment, or to refuse a refund, is an answer; that a client hung up says nothing about the gateway.
 		IsSuccessful: func(err error) bool {
-			return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled)
+			return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled)
 		},
 	})}
 	if l, ok := g.(Ledger); ok {

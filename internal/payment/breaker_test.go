@@ -38,12 +38,12 @@ func TestBreaker(t *testing.T) {
 			require.Error(t, query())
 		}
 		require.EqualValues(t, 5, calls.Load(), "the sixth is not sent")
-		time.Sleep(1100 * time.Millisecond) //nolint:forbidigo // virtual time
+		time.Sleep(1100 * time.Millisecond)
 		require.Error(t, query())
 		require.Error(t, query())
 		require.EqualValues(t, 6, calls.Load(), "one asks whether it is back")
 		status.Store(http.StatusNotFound)
-		time.Sleep(1100 * time.Millisecond) //nolint:forbidigo // virtual time
+		time.Sleep(1100 * time.Millisecond)
 		for range 20 {
 			require.ErrorIs(t, query(), payment.ErrNotFound, "an answer, not a failure")
 		}

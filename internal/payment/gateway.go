@@ -19,6 +19,10 @@ import (
 // Every other error of a Gateway call means that the outcome is UNKNOWN: it may or may not have happened.
 var ErrNotFound = errors.New("payment: the gateway does not know it")
 
+// ErrRefused is in the chain of an error that is a gateway's verified refusal of one call. What became of the payment or
+// refund is UNKNOWN all the same; but the gateway is there, and other calls may go through.
+var ErrRefused = errors.New("payment: the gateway refuses the call")
+
 // Gateway is a payment company. payment_no and refund_no are its idempotency keys: sending one again never charges or
 // refunds twice. Calls must respect ctx's deadline, follow no redirect and read at most 1 MiB.
 type Gateway interface {

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS payments (
   open_slot BIGINT NULL,
   applied BIGINT NULL,
   refund_held BIGINT NOT NULL DEFAULT 0,
-  pay_url VARCHAR(1000) NULL,
+  pay_url VARCHAR(2000) NULL,
   checks BIGINT NOT NULL DEFAULT 0,
   next_check_at DATETIME(6) NULL,
   lease_owner VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,

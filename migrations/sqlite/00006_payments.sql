@@ -15,7 +15,7 @@ CREATE TABLE payments (
   open_slot BIGINT NULL CHECK (typeof(open_slot) IN ('integer', 'null')),
   applied BIGINT NULL CHECK (typeof(applied) IN ('integer', 'null')),
   refund_held BIGINT NOT NULL DEFAULT 0 CHECK (typeof(refund_held) = 'integer'),
-  pay_url VARCHAR(1000) NULL CHECK (length(pay_url) <= 1000),
+  pay_url VARCHAR(2000) NULL CHECK (length(pay_url) <= 2000),
   checks BIGINT NOT NULL DEFAULT 0 CHECK (typeof(checks) = 'integer'),
   next_check_at DATETIME NULL CHECK (typeof(next_check_at) IN ('integer', 'null')),
   lease_owner VARCHAR(64) NULL CHECK (length(lease_owner) <= 64),

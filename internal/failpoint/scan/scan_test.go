@@ -55,7 +55,7 @@ func TestNamesRefuses(t *testing.T) {
 // The service's own places.
 func TestServiceNames(t *testing.T) {
 	t.Parallel()
-	names, err := scan.Names("../../..")
+	names, err := scan.Names("../..")
 	require.NoError(t, err)
 	require.NotEmpty(t, names)
 	t.Log(names)

@@ -100,7 +100,7 @@ func (l *link) abortWhenDone(ctx context.Context) (stop func() bool) {
 
 func (l *link) abort() {
 	_ = l.socket.Close()
-	_ = l.Connection.Close()
+	_ = l.Close()
 }
 
 // pause waits between attempts to connect: 0.1 s, then longer, up to 5 s. It returns false when ctx ends.

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"orderd/internal/payment"
 	"orderd/internal/payment/signed"
 )
 
@@ -76,8 +77,7 @@ type answer struct {
 	RefundStatus string `json:"refund_status"`
 }
 
-// call sends a method and returns its verified answer. An error means that the outcome is unknown, except errNotExist and
-// a *refusal: these are what Alipay says, signed.
+// call sends a method and returns its verified answer. An error that is no *refusal says nothing of what happened.
 func (g *Gateway) call(ctx context.Context, method string, biz any) (answer, error) {
 	form, err := g.request(method, biz, nil)
 	if err != nil {
@@ -123,6 +123,8 @@ type refusal struct{ method, code, message string }
 func (r *refusal) Error() string {
 	return "alipay: " + r.method + " refused: " + r.code + " " + r.message
 }
+
+func (r *refusal) Unwrap() error { return payment.ErrRefused }
 
 // refused reports whether err is a refusal with one of the codes.
 func refused(err error, codes ...string) bool {

@@ -1,8 +1,6 @@
 package alipay
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,9 +33,8 @@ func (g *Gateway) VerifyCallback(_ http.Header, body []byte, _ time.Time) (payme
 	if err != nil {
 		return payment.Notice{}, fault.New(fault.Invalid, "invalid_request", err.Error())
 	}
-	// A repeat keeps its notify_id and may have another notify_time, and another signature for that: not another content.
-	hash := sha256.Sum256(content(fields, "sign", "sign_type", "notify_time"))
-	n.Source, n.Gateway, n.PayloadHash = "callback:"+name, name, hex.EncodeToString(hash[:])
+	n.Source, n.Gateway = "callback:"+name, name
+	n.PayloadHash = n.FactsHash() // a repeat may have another notify_time, and another signature for that
 	return n, nil
 }
 

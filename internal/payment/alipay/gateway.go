@@ -88,9 +88,6 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
-// Takes reports whether Alipay can be paid in a currency.
-func (g *Gateway) Takes(code string) bool { return code == currency }
-
 // Charge implements payment.Gateway. It calls nobody: the pay page's address is a request that we sign here and that the
 // shopper's browser sends. Hence Alipay has no trade until the shopper opens the page, and
 //
@@ -100,13 +97,13 @@ func (g *Gateway) Takes(code string) bool { return code == currency }
 //   - The same payment_no with another amount is not noticed here: Alipay refuses it when the second page is opened. The
 //     flow never does that, an attempt's amount is stored once.
 //
-// Any error here is ours, and definite: nothing was sent.
+// Failed is money that Alipay cannot take: it takes yuan only, up to 100 million. Nothing is signed then.
 func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {
 	if err := ctx.Err(); err != nil {
 		return payment.Charge{}, err
 	}
-	if err := checkMoney(r.Amount, r.Currency); err != nil {
-		return payment.Charge{}, err
+	if checkMoney(r.Amount, r.Currency) != nil {
+		return payment.Charge{PaymentNo: r.PaymentNo, State: fsm.Failed, Amount: r.Amount, Currency: r.Currency}, nil
 	}
 	form, err := g.request("alipay.trade.page.pay", struct {
 		OutTradeNo  string `json:"out_trade_no"`

@@ -1,6 +1,7 @@
 package alipay
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -98,18 +99,18 @@ func TestOtherMoneyIsRefused(t *testing.T) {
 	for _, code := range []string{"JPY", "KRW", "KWD", "BHD", "USD", "cny", ""} {
 		r := request()
 		r.Currency = code
-		_, err := g.Charge(t.Context(), r)
-		require.ErrorContains(t, err, "takes CNY only", code)
-		require.False(t, g.Takes(code))
+		c, err := g.Charge(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, payment.Charge{PaymentNo: "P1", State: fsm.Failed, Amount: 1299, Currency: code}, c)
 		_, err = g.Refund(t.Context(), payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", Amount: 500, Currency: code, Total: 500})
 		require.ErrorContains(t, err, "takes CNY only", code)
 	}
-	require.True(t, g.Takes("CNY"))
 	for _, amount := range []int64{0, -1, maxAmount + 1} {
 		r := request()
 		r.Amount = amount
-		_, err := g.Charge(t.Context(), r)
-		require.Error(t, err, amount)
+		c, err := g.Charge(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, []any{fsm.Failed, ""}, []any{c.State, c.PayURL}, amount)
 	}
 	require.Empty(t, f.methods)
 }
@@ -179,6 +180,7 @@ func TestRefusedRefunds(t *testing.T) {
 		f.refuses = code
 		a, err := g.Refund(t.Context(), r)
 		require.Equal(t, state == "", err != nil, "%s: %v", code, err)
+		require.Equal(t, state == "" && code != "SYSTEM_ERROR", errors.Is(err, payment.ErrRefused), code)
 		require.Equal(t, state, a.State, code)
 		f.refuses = ""
 		_, err = g.Refund(t.Context(), r) // it was not there: the same number goes through

@@ -47,10 +47,11 @@ func Do(c *http.Client, req *http.Request) (status int, header http.Header, body
 	return res.StatusCode, res.Header, body, nil
 }
 
-// HTTPURL reports whether s is an absolute http or https URL without query and fragment.
+// HTTPURL reports whether s is an absolute http or https URL without query and fragment, of at most 256 bytes: both companies'
+// limit for notify_url.
 func HTTPURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && len(s) <= 256 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
 
 // Status is the HTTP status by which a refused callback is answered: neither company takes any of them for a receipt, and

@@ -110,7 +110,7 @@ func TestHTTPURL(t *testing.T) {
 	for _, s := range []string{"https://api.example", "http://127.0.0.1:1/gateway.do"} {
 		require.True(t, HTTPURL(s), s)
 	}
-	for _, s := range []string{"", "api.example", "/x", "ftp://api.example", "javascript:alert(1)", "https://", "https://api.example?x=1", "https://api.example#x", "http://%zz"} {
+	for _, s := range []string{"", "api.example", "/x", "ftp://api.example", "javascript:alert(1)", "https://", "https://api.example?x=1", "https://api.example#x", "http://%zz", "https://api.example/" + strings.Repeat("x", 256)} {
 		require.False(t, HTTPURL(s), s)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	sdk "github.com/stripe/stripe-go/v85"
 
-	"orderd/internal/payment/gatewaytest"
-
 	"orderd/internal/payment"
+	"orderd/internal/payment/gatewaytest"
 )
 
 type object = map[string]any
@@ -51,11 +50,10 @@ type stored struct {
 
 // problem is an error of Stripe's.
 type problem struct {
-	status    int
-	kind      sdk.ErrorType
-	code      sdk.ErrorCode
-	message   string
-	extraData object
+	status  int
+	kind    sdk.ErrorType
+	code    sdk.ErrorCode
+	message string
 }
 
 func newFake(t testing.TB) *fake {
@@ -94,7 +92,7 @@ func (f *fake) handle(answer func(r *http.Request) (object, *problem)) http.Hand
 				return
 			}
 			answer = func(*http.Request) (object, *problem) {
-				return nil, &problem{400, sdk.ErrorTypeIdempotency, "", "Keys for idempotent requests can only be used with the same parameters.", nil}
+				return nil, &problem{400, sdk.ErrorTypeIdempotency, "", "Keys for idempotent requests can only be used with the same parameters."}
 			}
 			key = ""
 		}
@@ -102,11 +100,7 @@ func (f *fake) handle(answer func(r *http.Request) (object, *problem)) http.Hand
 		status := http.StatusOK
 		if p != nil {
 			status = p.status
-			e := object{"type": p.kind, "code": p.code, "message": p.message}
-			for k, v := range p.extraData {
-				e[k] = v
-			}
-			out = object{"error": e}
+			out = object{"error": object{"type": p.kind, "code": p.code, "message": p.message}}
 		}
 		encoded, err := json.Marshal(out)
 		if err != nil {
@@ -179,7 +173,7 @@ func (f *fake) create(r *http.Request) (object, *problem) {
 func (f *fake) show(id string, r *http.Request) (object, *problem) {
 	s, ok := f.sessions[id]
 	if !ok {
-		return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such checkout.session: " + id, nil}
+		return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such checkout.session: " + id}
 	}
 	out := object{}
 	for k, v := range s.object {
@@ -200,7 +194,7 @@ func (f *fake) expire(r *http.Request) (object, *problem) {
 	id := r.PathValue("id")
 	if s := f.sessions[id]; s != nil {
 		if s.object["status"] != "open" {
-			return nil, &problem{400, sdk.ErrorTypeInvalidRequest, "", `Only Checkout Sessions with a status in ["open"] can be expired.`, nil}
+			return nil, &problem{400, sdk.ErrorTypeInvalidRequest, "", `Only Checkout Sessions with a status in ["open"] can be expired.`}
 		}
 		s.object["status"], s.object["url"] = "expired", nil
 	}
@@ -220,13 +214,13 @@ func (f *fake) refund(r *http.Request) (object, *problem) {
 			}
 		}
 		if amount > left {
-			return nil, &problem{400, sdk.ErrorTypeInvalidRequest, "", "Refund amount is greater than unrefunded amount on charge", nil}
+			return nil, &problem{400, sdk.ErrorTypeInvalidRequest, "", "Refund amount is greater than unrefunded amount on charge"}
 		}
 		f.refunds = append(f.refunds, object{"id": fmt.Sprintf("re_%d", len(f.refunds)+1), "object": "refund", "amount": amount,
 			"currency": s.intent["currency"], "metadata": metadata(r.Form), "payment_intent": intent, "status": "succeeded"})
 		return f.refunds[len(f.refunds)-1], nil
 	}
-	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such payment_intent: " + intent, nil}
+	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such payment_intent: " + intent}
 }
 
 func (f *fake) retrieveRefund(r *http.Request) (object, *problem) {
@@ -235,7 +229,7 @@ func (f *fake) retrieveRefund(r *http.Request) (object, *problem) {
 			return old, nil
 		}
 	}
-	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such refund", nil}
+	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such refund"}
 }
 
 // listRefunds lists the newest first, in pages.

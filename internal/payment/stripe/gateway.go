@@ -62,7 +62,7 @@ func NewGateway(cfg Config) (*Gateway, error) {
 	kind, mode, _ := strings.Cut(cfg.SecretKey, "_")
 	mode, secret, _ := strings.Cut(mode, "_")
 	if kind != "sk" && kind != "rk" || mode != "live" && mode != "test" || secret == "" {
-		return nil, errors.New("stripe: the secret key must be sk_live_..., sk_test_..., rk_live_... or rk_test_...")
+		return nil, errors.New("stripe: the secret key must start with sk_live_, sk_test_, rk_live_ or rk_test_")
 	}
 	if len(cfg.WebhookSecrets) == 0 {
 		return nil, errors.New("stripe: a webhook secret is required")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"orderd/internal/payment"
 	"orderd/internal/payment/signed"
 )
 
@@ -25,6 +26,8 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("wechatpay: refused: %d %s %s", r.Status, r.Code, r.Message)
 }
 
+func (r *refusal) Unwrap() error { return payment.ErrRefused }
+
 // refused reports whether err is a refusal with one of the codes.
 func refused(err error, codes ...string) bool {
 	var r *refusal
@@ -34,8 +37,8 @@ func refused(err error, codes ...string) bool {
 // notExist are the codes for "we do not have it", older and newer ones.
 var notExist = []string{"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"}
 
-// call sends one request and reads the verified answer into out (nil: nothing is expected). An error means that the
-// outcome is unknown, except a *refusal. An unsigned error answer is no refusal: a proxy could have made it up.
+// call sends one request and reads the verified answer into out (nil: nothing is expected). An error that is no *refusal
+// says nothing of what happened. An unsigned error answer is no refusal: a proxy could have made it up.
 func (g *Gateway) call(ctx context.Context, method, target string, in, out any) error {
 	var body []byte
 	if in != nil {

@@ -1,8 +1,6 @@
 package wechatpay
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,6 +40,7 @@ func (g *Gateway) VerifyCallback(header http.Header, body []byte, now time.Time)
 		return payment.Notice{}, fault.New(fault.Invalid, "invalid_request", err.Error())
 	}
 	n.Source, n.Gateway = "callback:"+name, name
+	n.PayloadHash = n.FactsHash() // a repeat may be encrypted anew
 	return n, nil
 }
 
@@ -66,9 +65,6 @@ func (g *Gateway) parse(body []byte) (payment.Notice, error) {
 	if err != nil {
 		return n, err
 	}
-	// The content, not the body: a repeat may be encrypted anew.
-	hash := sha256.Sum256([]byte(e.EventType + "\n" + string(plain)))
-	n.PayloadHash = hex.EncodeToString(hash[:])
 	if payments {
 		return g.parsePayment(n, plain)
 	}

@@ -129,9 +129,6 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
-// Takes reports whether WeChat Pay can be paid in a currency.
-func (g *Gateway) Takes(code string) bool { return code == currency }
-
 type amount struct {
 	Total    int64  `json:"total"` // fen
 	Currency string `json:"currency"`
@@ -140,12 +137,10 @@ type amount struct {
 // Charge implements payment.Gateway. The pay page is a weixin:// address, to be shown as a QR code; WeChat Pay has no number
 // of the charge before it is paid. The same order sent again, in all its values, is answered with a fresh code for the same
 // charge ("参数重入"); with other values, or paid or closed meanwhile, it is refused.
+// Failed is money that WeChat Pay cannot take: it takes yuan only. Nothing is sent then.
 func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {
-	if r.Currency != currency {
-		return payment.Charge{}, fmt.Errorf("wechatpay: takes %s only, not %s", currency, r.Currency)
-	}
-	if r.Amount <= 0 {
-		return payment.Charge{}, fmt.Errorf("wechatpay: %d fen is no amount", r.Amount)
+	if r.Currency != currency || r.Amount <= 0 {
+		return payment.Charge{PaymentNo: r.PaymentNo, State: fsm.Failed, Amount: r.Amount, Currency: r.Currency}, nil
 	}
 	var out struct {
 		CodeURL string `json:"code_url"`
