@@ -18,12 +18,14 @@ build: ## build ./orderd
 deps: $(SERVERS) ## install the servers that tests start (Debian, root): MariaDB, Redis, RabbitMQ, Chromium
 	$(SERVERS) -install
 
-test: $(SERVERS) ## run every test against real servers, with the race detector
-	$(SERVERS) -rabbitmq -- go test -race -timeout 20m ./...
+# The race detector looks at everything that runs in one process; the end-to-end tests run the binary as it is shipped.
+test: $(SERVERS) ## run every test against real servers: units with the race detector, then end to end
+	$(SERVERS) -rabbitmq -- sh -c 'go test -race -timeout 20m $$(go list ./... | grep -v /e2e) && go test -timeout 20m ./e2e'
 
 test-long: export ROUNDS = 200
-test-long: $(SERVERS) ## the same, each race repeated 200 times
-	$(SERVERS) -rabbitmq -- go test -race -timeout 120m ./...
+test-long: export SEEDS = 20
+test-long: $(SERVERS) ## the same, with the race detector everywhere, each race repeated 200 times and 20 seeds
+	$(SERVERS) -rabbitmq -- go test -race -timeout 180m ./...
 
 bench: $(TOOLS)/bench ## measure orderd and the raw-SQL floor in one run (5 minutes); the table goes into docs/benchmarks.md
 	$< -rounds 3 -md docs/benchmarks.md -svg docs/benchmarks.svg
@@ -48,6 +50,7 @@ fmt: ## format the code
 	gofmt -w .
 
 # Built and then run, rather than `go run`, which would not pass a signal on.
+.PHONY: $(TOOLS)/bench $(SERVERS) # go build knows what is new
 $(TOOLS)/bench: $(SERVERS)
 	@$(SERVERS) -install
 	@go build -o $@ ./bench

@@ -133,7 +133,7 @@ func TestReadmeLinesForRealServersWork(t *testing.T) {
 	require.NotContains(t, ready, "down")
 }
 
-var variable = regexp.MustCompile(`ORDERD_[A-Z_]+`)
+var variable = regexp.MustCompile(`ORDERD_[A-Z][A-Z0-9_]+`)
 
 // Every setting that README names exists, and has the flag that README says.
 func TestReadmeSettingsExist(t *testing.T) {

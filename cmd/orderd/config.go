@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"errors"
@@ -27,6 +28,7 @@ type Settings struct {
 
 	JWTSecret    string `name:"jwt-secret" env:"ORDERD_JWT_SECRET" help:"HS256 secret of bearer tokens, 32 bytes or more."`
 	JWTPublicKey string `name:"jwt-public-key" env:"ORDERD_JWT_PUBLIC_KEY" help:"PEM file of the RS256 or ES256 key of bearer tokens, instead of the secret."`
+	SealSecret   string `env:"ORDERD_SEAL_SECRET" help:"What order tokens and list cursors are sealed with, 32 bytes or more, the same in every replica. Default: derived from the JWT secret."`
 	JWTIssuer    string `name:"jwt-issuer" env:"ORDERD_JWT_ISSUER" help:"Issuer that tokens must have."`
 
 	Gateway              string `default:"sandbox" env:"ORDERD_GATEWAY" help:"Payment gateway of orders that name none: sandbox, or another that is configured."`
@@ -71,10 +73,22 @@ func (s *Settings) complete() error {
 	if s.JWTSecret == "" && s.JWTPublicKey == "" {
 		return errors.New("with a database, tokens need a key: set ORDERD_JWT_SECRET (32 bytes or more) or ORDERD_JWT_PUBLIC_KEY")
 	}
-	if s.SandboxAPIKey == "" || s.SandboxWebhookSecret == "" {
+	if s.JWTSecret == "" && s.SealSecret == "" {
+		return errors.New("with a public key for tokens, set ORDERD_SEAL_SECRET too: order tokens and list cursors are sealed with it")
+	}
+	if s.SealSecret != "" && len(s.SealSecret) < 32 {
+		return errors.New("ORDERD_SEAL_SECRET must have 32 bytes or more")
+	}
+	if s.playMoney() && (s.SandboxAPIKey == "" || s.SandboxWebhookSecret == "") {
 		return errors.New("with a database, the sandbox gateway needs secrets: set ORDERD_SANDBOX_API_KEY and ORDERD_SANDBOX_WEBHOOK_SECRET")
 	}
 	return nil
+}
+
+// playMoney reports whether the sandbox gateway may be paid with. Where real money is taken it must be asked for: whoever
+// reaches its pay page gets the goods for nothing.
+func (s *Settings) playMoney() bool {
+	return s.embedded() || s.Gateway == "sandbox" || s.SandboxURL != ""
 }
 
 func loopback(addr string) bool {
@@ -102,8 +116,8 @@ func (s *Settings) auth() (*httpapi.Auth, error) {
 // secret is what this deployment seals tokens and cursors with: the same in every replica, because it is derived from a
 // secret that they share.
 func (s *Settings) secret() ([]byte, error) {
-	shared := s.JWTSecret
-	if shared == "" {
+	shared := cmp.Or(s.SealSecret, s.JWTSecret)
+	if shared == "" { // embedded
 		shared = s.SandboxAPIKey
 	}
 	return hkdf.Key(sha256.New, []byte(shared), nil, "orderd order tokens and cursors", 32)

@@ -28,7 +28,7 @@ func (s *Settings) listen() (*listeners, error) {
 	if l.ops, err = net.Listen("tcp", s.OpsAddr); err != nil {
 		return nil, errors.Join(fmt.Errorf("--ops-addr: %w", err), l.close())
 	}
-	if s.SandboxURL == "" {
+	if s.SandboxURL == "" && s.playMoney() {
 		if l.sandbox, err = net.Listen("tcp", s.SandboxAddr); err != nil {
 			return nil, errors.Join(fmt.Errorf("--sandbox-addr: %w", err), l.close())
 		}

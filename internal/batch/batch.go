@@ -17,6 +17,7 @@ import (
 type Group[T any] struct {
 	max, bound int
 	size       prometheus.Observer
+	hopeless   func(error) bool
 	run        func(ctx context.Context, items []T) error
 
 	mu    sync.Mutex
@@ -32,9 +33,10 @@ type call[T any] struct {
 
 // New returns a Group that calls run with up to max items in their order of arrival; at most bound items wait, the next
 // is refused with 503. run reports an item's own failure in the item; its error means that the whole batch failed.
-// A max of 1 turns grouping off: every call runs at once, beside the others.
-func New[T any](max, bound int, size prometheus.Observer, run func(ctx context.Context, items []T) error) *Group[T] {
-	return &Group[T]{max: max, bound: bound, size: size, run: run}
+// hopeless says of a batch's error that its items need not be tried one by one. A max of 1 turns grouping off: every
+// call runs at once, beside the others.
+func New[T any](max, bound int, size prometheus.Observer, hopeless func(error) bool, run func(ctx context.Context, items []T) error) *Group[T] {
+	return &Group[T]{max: max, bound: bound, size: size, hopeless: hopeless, run: run}
 }
 
 // Do runs item in a batch and returns the batch's error. If ctx ends while the item still waits, it is taken back and
@@ -112,17 +114,22 @@ func (g *Group[T]) lead(ctx context.Context) {
 	}
 }
 
-// runAll runs the batch; one that fails as a whole is run again item by item, so that nobody fails for a neighbour.
+// runAll runs the batch. One that fails as a whole is run again item by item, all at once, so that nobody fails for a
+// neighbour and nobody waits for one; unless its error means that single items would only fail the same way.
 func (g *Group[T]) runAll(ctx context.Context, items []T) []error {
 	errs := make([]error, len(items))
 	err := g.runOnce(ctx, items)
-	for i := range items {
-		if err != nil && len(items) > 1 {
-			errs[i] = g.runOnce(ctx, items[i:i+1])
-		} else {
+	if err == nil || len(items) == 1 || g.hopeless(err) {
+		for i := range errs {
 			errs[i] = err
 		}
+		return errs
 	}
+	var all sync.WaitGroup
+	for i := range items {
+		all.Go(func() { errs[i] = g.runOnce(ctx, items[i:i+1]) })
+	}
+	all.Wait()
 	return errs
 }
 

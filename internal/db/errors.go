@@ -119,3 +119,9 @@ func lost(err error) bool {
 
 // IsDuplicate reports whether err is a violation of a unique key.
 func IsDuplicate(err error) bool { return classify(err) == classDuplicate }
+
+var errAway = errors.New("db: the database is away")
+
+// Away reports whether err means that the database itself did not answer, or not for now: whoever asks at the same moment
+// fares the same.
+func Away(err error) bool { return errors.Is(err, errAway) }

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	txTimeout  = 3 * time.Second // one run of a transaction; longer than innodb_lock_wait_timeout (2 s)
-	maxRuns    = 8               // runs of one transaction in all
-	maxElapsed = 5 * time.Second // no new run after this: the request has 8 s
-	maxDown    = time.Second     // no new run without a server after this: "unavailable" is answered in under 2 s
-	firstPause = 5 * time.Millisecond
-	lostPause  = 50 * time.Millisecond
+	waitTimeout = 4 * time.Second // for a connection of the pool
+	txTimeout   = 3 * time.Second // one run of a transaction; longer than innodb_lock_wait_timeout (2 s)
+	maxRuns     = 8               // runs of one transaction in all
+	maxElapsed  = 5 * time.Second // no new run after this: the request has 8 s
+	maxDown     = time.Second     // no new run without a server after this: "unavailable" is answered in under 2 s
+	firstPause  = 5 * time.Millisecond
+	lostPause   = 50 * time.Millisecond
 )
 
 // Tx is a running transaction. Now is the database's clock when it began, frozen: all its rows carry the same time.
@@ -73,10 +74,31 @@ func (d *DB) repeat(op string, again []class, once func() (class, error)) error 
 
 // once makes one run and says how it ended.
 func (d *DB) once(ctx context.Context, op string, body func(tx *Tx) error) (c class, err error) {
-	ctx, cancel := context.WithTimeout(ctx, txTimeout)
-	defer cancel()
 	failpoint.Here(op, ".begin")
-	g := d.write.WithContext(ctx).Begin()
+	err = d.connection(ctx, func(g *gorm.DB) error {
+		c, err = d.run(g, op, body)
+		return err
+	})
+	if c == "" && err != nil { // no connection
+		c = classify(err)
+	}
+	return c, err
+}
+
+// connection waits for a connection, up to waitTimeout, and gives body another txTimeout with it. On SQLite, which has
+// one for writing, this is where all wait.
+func (d *DB) connection(ctx context.Context, body func(g *gorm.DB) error) error {
+	waiting, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	return d.write.WithContext(waiting).Connection(func(g *gorm.DB) error {
+		ctx, cancel := context.WithTimeout(ctx, txTimeout)
+		defer cancel()
+		return body(g.WithContext(ctx))
+	})
+}
+
+func (d *DB) run(g *gorm.DB, op string, body func(tx *Tx) error) (c class, err error) {
+	g = g.Begin()
 	if g.Error != nil {
 		return classify(g.Error), g.Error
 	}
@@ -112,11 +134,9 @@ func (d *DB) Exec(ctx context.Context, op, statement string, args ...any) (rows 
 	}
 	ctx = context.WithoutCancel(ctx)
 	err = d.repeat(op, []class{classRefused, classNotSent}, func() (class, error) {
-		ctx, cancel := context.WithTimeout(ctx, txTimeout)
-		defer cancel()
 		failpoint.Here(op, ".commit")
 		sent := false
-		err := d.write.WithContext(ctx).Connection(func(g *gorm.DB) error {
+		err := d.connection(ctx, func(g *gorm.DB) error {
 			sent = true
 			r := g.Exec(statement, args...)
 			rows = r.RowsAffected
@@ -147,6 +167,9 @@ func giveUp(op string, c class, err error) error {
 		return err
 	}
 	err = fmt.Errorf("%s: %s: %w", op, c, err)
+	if c == classNotSent || c == classUnavailable || c == classUnknown {
+		err = fmt.Errorf("%w: %w", errAway, err)
+	}
 	if c == classUnknown {
 		return fault.Busy("outcome_unknown", "it is not known whether this was stored; send the same request again", time.Second, err)
 	}

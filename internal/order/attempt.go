@@ -45,6 +45,7 @@ func (s *Service) OpenAttempt(ctx context.Context, a Actor, orderNo, gateway str
 			gateway = p.Gateway
 		}
 		if err := s.replaceAttempt(ctx, &o, gateway, a); err != nil {
+			s.unlease(ctx, p)
 			return Result{}, err
 		}
 		err := s.callGateway(ctx, &o, true, gatewayTime)

@@ -87,8 +87,12 @@ func (s *Service) endOpenAttempt(ctx context.Context, o *Order, limit time.Durat
 	if err != nil {
 		return err
 	}
-	if _, err := s.Settle(ctx, answer(p.Gateway, charge)); err != nil { // paid, after all
+	out, err := s.Settle(ctx, answer(p.Gateway, charge)) // paid, after all
+	if err != nil {
 		return err
+	}
+	if out.Result == refundIsOpen { // not what was asked for: it goes back, and the order is as it was
+		return errInProgress(nil)
 	}
 	return fault.New(fault.Conflict, "invalid_transition", "the payment has gone through: the order is PAID")
 }

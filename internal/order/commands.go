@@ -230,7 +230,6 @@ func (s *Service) record(ctx context.Context, c msg.Command, orderNo, outcome st
 
 func (s *Service) unreadable(ctx context.Context, c msg.Command, err error) msg.Answer {
 	s.Log.WarnContext(ctx, "command cannot be read", "source", c.Source, "message_id", c.ID, "type", fmt.Sprintf("%.64s", c.Type), "error", err)
-	c.Type = "unreadable" // a label's values must be few
 	reason := "cannot be read: " + err.Error()
 	if f := fault.As(err); f != nil {
 		for _, field := range f.Fields {
@@ -241,6 +240,9 @@ func (s *Service) unreadable(ctx context.Context, c msg.Command, err error) msg.
 }
 
 func (s *Service) answer(c msg.Command, result string, a msg.Answer) msg.Answer {
+	if !slices.Contains([]string{placeCommand, cancelCommand, checkCommand}, c.Type) {
+		c.Type = "unknown" // a label's values must be few
+	}
 	s.Metrics.Commands.WithLabelValues(c.Type, result).Inc()
 	return a
 }

@@ -92,7 +92,7 @@ func (s *Service) leave(ctx context.Context, p *placing, err error) {
 		e = s.Tokens.Processed(ctx, p.Token)
 	case p.Token != "" && refused && p.door == "":
 		e = s.Tokens.Back(ctx, p.Token)
-	case p.Window != "" && p.OrderNo == "" && p.Token == "" && p.Key == "" && refused:
+	case p.Window != "" && p.OrderNo == "" && p.Token == "" && p.Key == "" && refused && p.door == "":
 		e = s.Windows.Free(ctx, p.Window, p.orderNo)
 	}
 	if e != nil {

@@ -100,7 +100,7 @@ type ListQuery struct {
 // TimelineEntry is one entry of an order's history: an order event, or a callback that was received for it.
 type TimelineEntry struct {
 	At     db.Time   `json:"at"`
-	Kind   string    `json:"kind"` // "event" or "callback"
+	Kind   string    `json:"kind"` // event, callback, answer or queue
 	From   fsm.State `json:"from"`
 	To     fsm.State `json:"to"`
 	Event  string    `json:"event"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"orderd/internal/db"
 	"orderd/internal/failpoint"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
@@ -38,6 +39,10 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 		return s.reread(ctx, o)
 	}
 	ok, err := payment.Accept(ctx, s.DB, charge)
+	if db.IsDuplicate(err) {
+		s.alert(ctx, "message_conflict", "payment_no", p.PaymentNo, "transaction_id", charge.TransactionID)
+		return errMessageConflict("this transaction_id stands for another payment")
+	}
 	if err != nil {
 		return err
 	}

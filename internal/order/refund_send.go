@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"orderd/internal/failpoint"
 	"orderd/internal/fsm"
@@ -17,18 +18,7 @@ func (s *Service) SendRefunds(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := 0
-	for _, r := range due {
-		if ctx.Err() != nil {
-			break
-		}
-		if err := s.sendRefund(ctx, r, false); err != nil {
-			s.sweepFailed(ctx, r.OrderNo, err)
-			continue
-		}
-		n++
-	}
-	return n, nil
+	return s.all(ctx, len(due), func(i int) string { return due[i].OrderNo }, func(i int) error { return s.sendRefund(ctx, due[i], false) }), nil
 }
 
 // sendRefund brings a refund to its gateway, outside of any transaction, under the refund's lease; leased says that the
@@ -42,6 +32,14 @@ func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool)
 		if err != nil || !ok {
 			return err
 		}
+		now, err := payment.FindRefund(ctx, s.DB, r.RefundNo) // who had the lease before may have changed it
+		if err != nil || now == nil || now.NextCheckAt == nil {
+			return err
+		}
+		r = *now
+		if time.Since(r.CreatedAt.Time) > payment.Stuck {
+			s.alert(ctx, "refund_stuck", "refund_no", r.RefundNo, "order_no", r.OrderNo, "since", r.CreatedAt.Time)
+		}
 	}
 	p, err := payment.Find(ctx, s.DB, r.PaymentNo)
 	if err != nil || p == nil {
@@ -49,7 +47,7 @@ func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool)
 	}
 	callCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := s.askForRefund(callCtx, p, r)
+	answer, err := s.askForRefund(callCtx, p, r, leased)
 	if err != nil {
 		return errors.Join(errGateway(err), payment.WaitRefund(ctx, s.DB, r, fsm.Unknown, nil))
 	}
@@ -67,13 +65,13 @@ func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool)
 	return err
 }
 
-// askForRefund asks whether the gateway has the refund, unless it was never sent, and sends it if not.
-func (s *Service) askForRefund(ctx context.Context, p *payment.Payment, r payment.Refund) (payment.RefundAnswer, error) {
+// askForRefund asks whether the gateway has the refund, unless it is fresh and cannot have been sent, and sends it if not.
+func (s *Service) askForRefund(ctx context.Context, p *payment.Payment, r payment.Refund, fresh bool) (payment.RefundAnswer, error) {
 	gateway, ok := s.Gateways[p.Gateway]
 	if !ok {
 		return payment.RefundAnswer{}, fmt.Errorf("gateway %q is not configured", p.Gateway)
 	}
-	if r.Checks > 0 {
+	if !fresh {
 		failpoint.Here("gateway_query_refund.call")
 		answer, err := gateway.QueryRefund(ctx, r.SentNo(), p.Ref())
 		failpoint.Here("gateway_query_refund.called")

@@ -21,7 +21,14 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 		return Settled{}, err
 	}
 	if r == nil || r.PaymentNo != n.PaymentNo {
-		return Settled{}, fault.New(fault.NotFound, "not_found", "there is no such refund")
+		return Settled{}, errNoRefund()
+	}
+	p, err := payment.Find(ctx, s.DB, r.PaymentNo)
+	if err != nil {
+		return Settled{}, err
+	}
+	if p == nil || p.Gateway != n.Gateway { // one gateway has no say in another's refunds
+		return Settled{}, errNoRefund()
 	}
 	if n.Kind == payment.RefundSucceeded && (n.Amount != r.Amount || n.Currency != r.Currency) {
 		s.alert(ctx, "refund_mismatch", "refund_no", r.RefundNo, "amount", n.Amount, "currency", n.Currency)
@@ -77,6 +84,10 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 			return Settled{Result: duplicate, Guard: idem.GuardState}, "", nil
 		}
 		out.Result, alert = ignored, "refund_failed_after_success" // the money may have come back to us: a person must look
+	case n.Kind == payment.RefundSucceeded && r.Status == fsm.Failed && r.Automatic == nil && !holdable(tx, r):
+		// Its hold was given back when it failed, and promised to another refund since. Both cannot be right: a person
+		// must look at the gateway's books.
+		out.Result, alert = ignored, "refund_beyond_payment"
 	case n.Kind == payment.RefundSucceeded:
 		out.Result = applied
 		if r.Status == fsm.Failed {
@@ -156,3 +167,12 @@ func (s *Service) refundFailedTx(tx *db.Tx, t *tail, o *Order, r payment.Refund,
 	t.money(o, refundFailed, tx.Now, who)
 	return bumpTx(tx, o, read)
 }
+
+// holdable reports whether a refund's amount is still free to be promised.
+func holdable(tx *db.Tx, r payment.Refund) bool {
+	var n int64
+	err := tx.Model(&payment.Payment{}).Where("payment_no = ? AND refund_held + ? <= received_amount", r.PaymentNo, r.Amount).Count(&n).Error
+	return err != nil || n == 1 // the error comes up again at the next statement
+}
+
+func errNoRefund() error { return fault.New(fault.NotFound, "not_found", "there is no such refund") }

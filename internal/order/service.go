@@ -74,8 +74,8 @@ func New(c Config, d Deps) *Service {
 	c.BatchSize = orDefault(c.BatchSize, 128)
 	c.BatchQueue = orDefault(c.BatchQueue, 2048)
 	s := &Service{Deps: d, cfg: c}
-	s.places = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("place"), s.runStages)
-	s.settles = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("settle"), s.runSettle)
+	s.places = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("place"), db.Away, s.runStages)
+	s.settles = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("settle"), db.Away, s.runSettle)
 	return s
 }
 

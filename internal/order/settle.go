@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"orderd/internal/db"
@@ -116,7 +117,9 @@ func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
 		b := &books{tx: tx}
 		for _, x := range xs {
 			if x.err == nil && !x.twin && x.out.Result == "" {
-				x.err = b.decide(x)
+				if x.err = b.decide(x); errors.Is(x.err, db.ErrConflict) {
+					return x.err
+				}
 			}
 		}
 		if err := b.writeTx(s, xs); err != nil {

@@ -3,8 +3,12 @@ package order
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"orderd/internal/db"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
@@ -12,7 +16,8 @@ import (
 
 const (
 	stuckAfter = 10 * time.Second // an order at a local stage for longer has lost its process
-	sweepBatch = 100              // orders per round and kind of work
+	sweepBatch = 100              // orders, payments or refunds read at once
+	sweepers   = 8                // of them in hand at once: most of the time goes into waiting for gateways
 )
 
 // Sweep is one round of the sweeper: it finishes what dead processes left behind and expires unpaid orders. Every
@@ -31,26 +36,48 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 	return stuck + expired + checked, err
 }
 
-// each calls work for the orders that match, and returns how many it succeeded for. One order's failure is logged and
-// does not hold up the others.
+// each calls work for all orders that match, page by page in the order of their expiry, and returns how many it succeeded
+// for.
 func (s *Service) each(ctx context.Context, work func(ctx context.Context, orderNo string) error, where string, args ...any) (int, error) {
-	var orderNos []string
-	err := s.DB.Read(ctx).Model(&Order{}).Where(where, args...).Order("expires_at").Limit(sweepBatch).Pluck("order_no", &orderNos).Error
-	if err != nil {
-		return 0, err
-	}
 	n := 0
-	for _, orderNo := range orderNos {
-		if ctx.Err() != nil {
+	last := Order{ExpiresAt: db.At(time.Unix(0, 0))}
+	for {
+		var page []Order
+		err := s.DB.Read(ctx).Select("id, order_no, expires_at").Where(where, args...).
+			Where("expires_at > ? OR (expires_at = ? AND id > ?)", last.ExpiresAt, last.ExpiresAt, last.ID).
+			Order("expires_at, id").Limit(sweepBatch).Find(&page).Error
+		if err != nil {
+			return n, err
+		}
+		n += s.all(ctx, len(page), func(i int) string { return page[i].OrderNo }, func(i int) error { return work(ctx, page[i].OrderNo) })
+		if len(page) < sweepBatch || ctx.Err() != nil {
 			return n, nil
 		}
-		if err := work(ctx, orderNo); err != nil {
-			s.sweepFailed(ctx, orderNo, err)
-			continue
-		}
-		n++
+		last = page[len(page)-1]
 	}
-	return n, nil
+}
+
+// all does work 0 to n-1, a few at a time, and returns how often it succeeded. One failure is logged and does not hold up
+// the others; neither does a slow gateway.
+func (s *Service) all(ctx context.Context, n int, orderNo func(i int) string, work func(i int) error) int {
+	var done atomic.Int64
+	var at errgroup.Group
+	at.SetLimit(sweepers)
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		at.Go(func() error {
+			if err := work(i); err != nil {
+				s.sweepFailed(ctx, orderNo(i), err)
+				return nil
+			}
+			done.Add(1)
+			return nil
+		})
+	}
+	_ = at.Wait() // they return no errors
+	return int(done.Load())
 }
 
 func (s *Service) sweepFailed(ctx context.Context, orderNo string, err error) {
@@ -86,18 +113,7 @@ func (s *Service) checkPayments(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := 0
-	for _, p := range due {
-		if ctx.Err() != nil {
-			return n, nil
-		}
-		if err := s.checkPayment(ctx, p); err != nil {
-			s.sweepFailed(ctx, p.OrderNo, err)
-			continue
-		}
-		n++
-	}
-	return n, nil
+	return s.all(ctx, len(due), func(i int) string { return due[i].OrderNo }, func(i int) error { return s.checkPayment(ctx, due[i]) }), nil
 }
 
 func (s *Service) checkPayment(ctx context.Context, p payment.Payment) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"orderd/internal/msg"
 )
@@ -29,7 +30,8 @@ func (s *Service) Timeline(ctx context.Context, a Actor, orderNo string) ([]Time
 		if r.Duplicates > 0 {
 			detail += fmt.Sprintf(", repeated %d times", r.Duplicates)
 		}
-		entries = append(entries, TimelineEntry{At: r.ReceivedAt, Kind: "callback", Event: r.Kind, Actor: r.Source, Detail: detail})
+		kind, _, _ := strings.Cut(r.Source, ":") // callback, or: answer (to a question of ours), queue (a command)
+		entries = append(entries, TimelineEntry{At: r.ReceivedAt, Kind: kind, Event: r.Kind, Actor: r.Source, Detail: detail})
 	}
 	for _, e := range events {
 		entries = append(entries, TimelineEntry{At: e.At, Kind: "event", From: e.FromStatus, To: e.ToStatus, Event: e.Event, Actor: e.Actor, Detail: e.Detail})

@@ -106,7 +106,7 @@ const (
 
 // Notice is a verified report about a payment or refund, from a callback, a query or a direct answer.
 type Notice struct {
-	Source        string // the inbox source: "callback:sandbox", "query:sandbox", "charge:sandbox"
+	Source        string // the inbox source: "callback:sandbox", or "answer:sandbox" for what a call of ours was told
 	Gateway       string
 	MessageID     string // unique within Source
 	PayloadHash   string // hex SHA-256 of what it says: the same id with another hash is a conflict

@@ -57,12 +57,12 @@ func DueRefunds(ctx context.Context, d *db.DB, limit int) ([]Refund, error) {
 	return rs, err
 }
 
-// LeaseRefund takes the right to call the gateway for a refund that is not done, for hold, by the database's clock.
+// LeaseRefund takes the right to call the gateway for a refund that is due, for hold, by the database's clock.
 func LeaseRefund(ctx context.Context, d *db.DB, refundNo, owner string, hold time.Duration) (bool, error) {
 	until := d.SQLNowPlus(hold)
 	rows, err := d.Exec(ctx, "refund_lease", `UPDATE refunds SET lease_owner = ?, lease_until = ?, next_check_at = ?
-		WHERE refund_no = ? AND next_check_at IS NOT NULL AND (lease_until IS NULL OR lease_until < ?)`,
-		owner, until, until, refundNo, d.SQLNow())
+		WHERE refund_no = ? AND next_check_at <= ? AND (lease_until IS NULL OR lease_until < ?)`,
+		owner, until, until, refundNo, d.SQLNow(), d.SQLNow())
 	return rows == 1, err
 }
 

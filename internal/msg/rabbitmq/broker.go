@@ -3,10 +3,12 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,6 +42,10 @@ var _ msg.Broker = (*Broker)(nil)
 // New returns a broker that connects when it is used. It only refuses a URL that it cannot read.
 func New(c Config) (*Broker, error) {
 	if _, err := amqp.ParseURI(c.URL); err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) { // which repeats the URL, password and all
+			err = parse.Err
+		}
 		return nil, fmt.Errorf("the broker's URL: %w", err)
 	}
 	c.Schedule = c.Schedule.WithDefaults()

@@ -67,8 +67,12 @@ func (b *Broker) consume(ctx context.Context, handle msg.Handler) error {
 			return nil
 		case d, ok := <-deliveries:
 			if !ok {
-				if err := <-closed; err != nil {
-					return err
+				select {
+				case err := <-closed:
+					if err != nil {
+						return err
+					}
+				default: // the broker ended the subscription alone: its queue was deleted, or has another leader
 				}
 				return errLost
 			}

@@ -151,7 +151,7 @@ func acknowledges(t *testing.T, h Harness) {
 	for kind, status := range map[fault.Kind]int{
 		fault.Internal: 500, fault.Invalid: 400, fault.Unauthenticated: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Conflict: 409, fault.Unavailable: 503,
 	} {
-		a := g.Acknowledge("", fault.New(kind, "code", "message with success, SUCCESS and 200 in it"))
+		a := g.Acknowledge("", fault.New(kind, "internal", "message with success, SUCCESS and 200 in it"))
 		if a.Status == 0 {
 			a = payment.Acknowledgement{Status: status, ContentType: "application/problem+json", Body: []byte(`{"status":` + http.StatusText(status) + `}`)}
 		}

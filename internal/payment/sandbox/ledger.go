@@ -7,10 +7,15 @@ import (
 	"orderd/internal/payment"
 )
 
+// listTime is for the whole ledger, however long.
+const listTime = time.Minute
+
 var _ payment.Ledger = (*Gateway)(nil)
 
 // Entries implements payment.Ledger.
 func (g *Gateway) Entries(ctx context.Context, since time.Time) ([]payment.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
 	all, err := g.Ledger(ctx, 0)
 	if err != nil {
 		return nil, err
