@@ -162,6 +162,8 @@ func (c *client) exchange(ctx context.Context, method, path string, body []byte,
 		return answer{}, err
 	}
 	req.Header = h
+	// Not sent: it lets the transport send again what a server closed an idle connection on, before it had read anything.
+	req.Header["X-Idempotency-Key"] = nil
 	if c.token != "" && h.Get("Authorization") == "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}

@@ -394,7 +394,7 @@ func TestMessagesParked(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "1 sent again")
 	settled(t, func() error {
-		if n := o.metric(t, `orderd_commands_total{result="parked",type="unreadable"}`); n != 1 {
+		if n := o.metric(t, `orderd_commands_total{result="parked",type="unknown"}`); n != 1 {
 			return fmt.Errorf("parked %v times", n)
 		}
 		return nil

@@ -79,7 +79,7 @@ func (s *Settings) newSandbox(log *slog.Logger) (*server.Server, error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	return server.New(server.Config{MerchantID: s.MerchantID, APIKey: s.SandboxAPIKey, WebhookSecret: s.SandboxWebhookSecret,
-		Journal: filepath.Join(s.DataDir, "sandbox.jsonl"), Logger: log})
+		PublicURL: s.SandboxPublicURL, Journal: filepath.Join(s.DataDir, "sandbox.jsonl"), Logger: log})
 }
 
 // sandboxServer has no limit on answers: the gateway's fault modes hold them back for long.

@@ -35,6 +35,7 @@ type Settings struct {
 	MerchantID           string `default:"m-orderd" env:"ORDERD_MERCHANT_ID" help:"Who we are at the sandbox gateway."`
 	SandboxAddr          string `default:"127.0.0.1:8082" env:"ORDERD_SANDBOX_ADDR" help:"Address of the built-in sandbox gateway."`
 	SandboxURL           string `env:"ORDERD_SANDBOX_URL" help:"A sandbox gateway elsewhere; the built-in one does not start then."`
+	SandboxPublicURL     string `env:"ORDERD_SANDBOX_PUBLIC_URL" help:"Where shoppers reach the sandbox gateway's pay page. Default: as the gateway was called."`
 	SandboxAPIKey        string `name:"sandbox-api-key" env:"ORDERD_SANDBOX_API_KEY" help:"What we call the sandbox gateway with."`
 	SandboxWebhookSecret string `env:"ORDERD_SANDBOX_WEBHOOK_SECRET" help:"What it signs its callbacks with: whsec_<base64>."`
 

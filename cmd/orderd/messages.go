@@ -22,13 +22,13 @@ const (
 	pruneKeys     = 500 // Idempotency-Keys a round
 )
 
-// openBroker returns RabbitMQ if it is configured, else a broker in this process, whose events end in the log.
+// openBroker returns RabbitMQ if it is configured, else a broker in this process, whose events end in the debug log.
 func (s *Settings) openBroker(log *slog.Logger) (msg.Broker, error) {
 	if s.AMQPURL != "" {
 		return rabbitmq.New(rabbitmq.Config{URL: s.AMQPURL, Log: log})
 	}
 	if !s.embedded() {
-		log.Warn("no RabbitMQ is configured: events end in this process's log, and no commands come in")
+		log.Warn("no RabbitMQ is configured: events go nowhere, and no commands come in")
 	}
 	local := msg.NewLocal(msg.Schedule{})
 	local.Subscribe(func(ctx context.Context, m msg.Message) error {

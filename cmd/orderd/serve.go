@@ -140,8 +140,8 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	if builtin != nil {
 		err = errors.Join(err, builtin.Close())
 	}
-	for _, server := range servers[1:] {
-		err = errors.Join(err, server.Shutdown(deadline))
+	for _, server := range servers[1:] { // nobody's money hangs on these: who still reads a profile is cut off
+		err = errors.Join(err, server.Close())
 	}
 	return errors.Join(err, serving.Wait())
 }

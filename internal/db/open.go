@@ -116,7 +116,10 @@ func (d *DB) gormConfig() *gorm.Config {
 }
 
 // Now returns the database's clock: the server's on MySQL, the configured one on SQLite.
-func (d *DB) Now(ctx context.Context) (time.Time, error) { return d.clock(d.Read(ctx)) }
+func (d *DB) Now(ctx context.Context) (time.Time, error) {
+	now, err := d.clock(d.Read(ctx))
+	return now, explainRead(err)
+}
 
 func (d *DB) clock(g *gorm.DB) (time.Time, error) {
 	if d.Dialect == "sqlite" {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/labstack/echo/v4"
 
@@ -47,6 +48,13 @@ type claims struct {
 	Scope string `json:"scope"`
 }
 
+// UnmarshalJSON refuses names given twice and takes no other spelling of a name for it: encoding/json, which the parser
+// uses, would let "Scope" override "scope".
+func (c *claims) UnmarshalJSON(b []byte) error {
+	type plain claims // without this method
+	return json.Unmarshal(b, (*plain)(c))
+}
+
 var userID = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
 
 // NewAuth returns an error unless exactly one usable key is given.
@@ -73,7 +81,7 @@ func NewAuth(cfg AuthConfig) (*Auth, error) {
 	if cfg.Issuer != "" {
 		options = append(options, jwt.WithIssuer(cfg.Issuer))
 	}
-	a.parser = jwt.NewParser(options...)
+	a.parser = jwt.NewParser(append(options, jwt.WithStrictDecoding())...)
 	return a, nil
 }
 
@@ -125,7 +133,13 @@ func (a *Auth) verify(h http.Header) (user string, scopes []string, err error) {
 		return "", nil, errors.New("the scheme is not Bearer")
 	}
 	var c claims
-	if _, err := a.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return a.key, nil }); err != nil {
+	_, err = a.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
+		if _, ok := t.Header["crit"]; ok { // RFC 7515, 4.1.11: what must be understood, and is not
+			return nil, errors.New("the token has critical headers")
+		}
+		return a.key, nil
+	})
+	if err != nil {
 		return "", nil, err
 	}
 	if !userID.MatchString(c.Subject) {

@@ -52,28 +52,30 @@ func TestUnauthenticated(t *testing.T) {
 	good := hs(nil, nil)
 	now := time.Now()
 	tests := map[string][]func(*http.Request){
-		"none":               {},
-		"empty":              {header("Authorization", "")},
-		"two":                {bearer(good), bearer(good)},
-		"basic":              {header("Authorization", "Basic dTE6cHc=")},
-		"no scheme":          {header("Authorization", good)},
-		"malformed":          {bearer("a.b.c")},
-		"two spaces":         {bearer(" " + good)},
-		"cut":                {bearer(good[:len(good)-2])},
-		"alg none":           {bearer(forged(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, nil))},
-		"HS384":              {bearer(forged(t, jwt.SigningMethodHS384, secret, nil, nil))},
-		"another secret":     {bearer(forged(t, jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), nil, nil))},
-		"no exp":             {bearer(hs(map[string]any{"exp": nil}, nil))},
-		"expired":            {bearer(hs(map[string]any{"exp": now.Add(-31 * time.Second).Unix()}, nil))},
-		"not yet":            {bearer(hs(map[string]any{"nbf": now.Add(time.Minute).Unix()}, nil))},
-		"no aud":             {bearer(hs(map[string]any{"aud": nil}, nil))},
-		"another aud":        {bearer(hs(map[string]any{"aud": "billing"}, nil))},
-		"no sub":             {bearer(hs(map[string]any{"sub": nil}, nil))},
-		"sub with newline":   {bearer(hs(map[string]any{"sub": "u1\n"}, nil))},
-		"sub too long":       {bearer(hs(map[string]any{"sub": strings.Repeat("u", 65)}, nil))},
-		"sub a number":       {bearer(hs(map[string]any{"sub": 1}, nil))},
-		"scope not a text":   {bearer(hs(map[string]any{"scope": []string{"admin"}}, nil))},
-		"token in the query": {},
+		"none":                {},
+		"empty":               {header("Authorization", "")},
+		"two":                 {bearer(good), bearer(good)},
+		"basic":               {header("Authorization", "Basic dTE6cHc=")},
+		"no scheme":           {header("Authorization", good)},
+		"malformed":           {bearer("a.b.c")},
+		"two spaces":          {bearer(" " + good)},
+		"cut":                 {bearer(good[:len(good)-2])},
+		"alg none":            {bearer(forged(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, nil))},
+		"HS384":               {bearer(forged(t, jwt.SigningMethodHS384, secret, nil, nil))},
+		"another secret":      {bearer(forged(t, jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), nil, nil))},
+		"no exp":              {bearer(hs(map[string]any{"exp": nil}, nil))},
+		"expired":             {bearer(hs(map[string]any{"exp": now.Add(-31 * time.Second).Unix()}, nil))},
+		"not yet":             {bearer(hs(map[string]any{"nbf": now.Add(time.Minute).Unix()}, nil))},
+		"no aud":              {bearer(hs(map[string]any{"aud": nil}, nil))},
+		"another aud":         {bearer(hs(map[string]any{"aud": "billing"}, nil))},
+		"no sub":              {bearer(hs(map[string]any{"sub": nil}, nil))},
+		"sub with newline":    {bearer(hs(map[string]any{"sub": "u1\n"}, nil))},
+		"sub too long":        {bearer(hs(map[string]any{"sub": strings.Repeat("u", 65)}, nil))},
+		"sub a number":        {bearer(hs(map[string]any{"sub": 1}, nil))},
+		"scope not a text":    {bearer(hs(map[string]any{"scope": []string{"admin"}}, nil))},
+		"critical header":     {bearer(hs(nil, map[string]any{"crit": []string{"b64"}, "b64": false}))},
+		"exp by another name": {bearer(hs(map[string]any{"exp": nil, "EXP": now.Add(time.Hour).Unix()}, nil))},
+		"token in the query":  {},
 	}
 	for name, change := range tests {
 		target := "/v1/orders/abcdef"
@@ -85,6 +87,15 @@ func TestUnauthenticated(t *testing.T) {
 		assert.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"), name)
 	}
 	assert.NotContains(t, b.logs.String(), good)
+}
+
+// A claim by another spelling of its name is another claim, and no scope.
+func TestClaimsAreReadExactly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := forged(t, jwt.SigningMethodHS256, secret, map[string]any{"scope": "orders", "Scope": "orders admin"}, nil)
+	w := b.call("PUT", "/v1/stock/TEA-1", `{"title":"Tea","unit_price":1,"currency":"CNY"}`, bearer(token))
+	require.Equal(t, "forbidden", refusal(t, w, 403).Code)
 }
 
 // TestKeyHintsAreIgnored: what a token says of its key fetches nothing and changes nothing.

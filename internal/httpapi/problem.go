@@ -47,7 +47,7 @@ var transport = map[int]problem{
 	http.StatusNotFound:              {Code: "not_found", Detail: "there is nothing here"},
 	http.StatusMethodNotAllowed:      {Code: "method_not_allowed", Detail: "the resource does not have this method"},
 	http.StatusRequestEntityTooLarge: {Code: "payload_too_large", Detail: "a body has at most 64 KiB"},
-	http.StatusUnsupportedMediaType:  {Code: "unsupported_media_type", Detail: "a body is application/json in UTF-8, not compressed"},
+	http.StatusUnsupportedMediaType:  {Code: "unsupported_media_type", Detail: "send a body with Content-Type: application/json, in UTF-8 and not compressed"},
 }
 
 // problemOf says what a client may know of err.

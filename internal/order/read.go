@@ -50,6 +50,9 @@ func fill(q *gorm.DB, orders []*Order) error {
 	for i := range payments {
 		p := &payments[i]
 		received = received || p.ReceivedAmount > 0
+		if p.OpenSlot == nil { // nobody is to be sent there any more
+			p.PayURL = nil
+		}
 		if o := byNo[p.OrderNo]; p.Attempt == o.Attempts {
 			o.Payment = p
 		}

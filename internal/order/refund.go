@@ -41,11 +41,7 @@ func (s *Service) Refund(ctx context.Context, a Actor, q RefundRequest) (RefundR
 	}
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	var res RefundResult
-	err := s.DB.InTx(ctx, "refund", func(tx *db.Tx) error {
-		res = RefundResult{}
-		return s.refundTx(tx, a, q, &res)
-	})
+	res, err := s.promise(ctx, a, q)
 	if err != nil {
 		return RefundResult{}, err
 	}
@@ -59,6 +55,21 @@ func (s *Service) Refund(ctx context.Context, a Actor, q RefundRequest) (RefundR
 		}
 	}
 	return res, nil
+}
+
+// promise writes the refund and its hold. The lock only keeps many refunds of one order from losing to each other.
+func (s *Service) promise(ctx context.Context, a Actor, q RefundRequest) (res RefundResult, err error) {
+	lock, answer := s.Locks.Acquire(ctx, q.OrderNo, lockWait)
+	defer lock.Release(ctx)
+	if answer == idem.Busy {
+		s.stopped(idem.GuardLock)
+		return res, errInProgress(nil)
+	}
+	err = s.DB.InTx(ctx, "refund", func(tx *db.Tx) error {
+		res = RefundResult{}
+		return s.refundTx(tx, a, q, &res)
+	})
+	return res, err
 }
 
 func (s *Service) refundTx(tx *db.Tx, a Actor, q RefundRequest, res *RefundResult) error {

@@ -4,7 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"orderd/internal/fault"
@@ -183,5 +185,62 @@ func TestARefusedRefund(t *testing.T) {
 		})
 		b.clean()
 		b.gatewaysAgree()
+	})
+}
+
+// A gateway has no say in what another one sent.
+func TestOneGatewayDoesNotSettleAnothersRefund(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		o := b.paid(b.sku(50, 10))
+		b.gateways["sandbox"].fault(t, "refund", "error_before")
+		res, err := b.refund(o.OrderNo, no("ref"), 100)
+		require.NoError(t, err)
+		require.Equal(t, fsm.Unknown, res.Refund.Status)
+		_, err = b.Settle(t.Context(), payment.Notice{Source: "callback:second", Gateway: "second", MessageID: no("msg"), Kind: payment.RefundSucceeded,
+			PaymentNo: res.Refund.PaymentNo, RefundNo: res.Refund.RefundNo, RefundID: "R1", Amount: 100, Currency: "CNY"})
+		require.True(t, fault.Is(err, "not_found"), "%v", err)
+		require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
+		b.clean()
+	})
+}
+
+// A refund that failed gave its hold back, and all was promised to another; then the first is said to have succeeded
+// after all. That cannot be booked, is answered all the same, and a person is called.
+func TestALateSuccessThatCannotBeHeld(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		o := b.paid(b.sku(50, 10))
+		b.gateways["sandbox"].fault(t, "refund", "decline")
+		first, err := b.refund(o.OrderNo, no("ref"), 100)
+		require.NoError(t, err)
+		require.Equal(t, fsm.Failed, first.Refund.Status)
+		b.gateways["sandbox"].fault(t, "refund", "error_before")
+		second, err := b.refund(o.OrderNo, no("ref"), 100)
+		require.NoError(t, err)
+		require.Equal(t, fsm.Unknown, second.Refund.Status)
+		out, err := b.Settle(t.Context(), payment.Notice{Source: "callback:sandbox", Gateway: "sandbox", MessageID: no("msg"), Kind: payment.RefundSucceeded,
+			PaymentNo: o.Payment.PaymentNo, RefundNo: first.Refund.RefundNo, RefundID: "R1", Amount: 100, Currency: "CNY"})
+		require.NoError(t, err)
+		require.Equal(t, "ignored", out.Result)
+		require.EqualValues(t, 1, testutil.ToFloat64(b.metrics.Alerts.WithLabelValues("refund_beyond_payment")))
+		b.clean()
+	})
+}
+
+// A worker that read a refund before another had it in hand leaves it alone.
+func TestARefundInHandIsLeftAlone(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		o := b.paid(b.sku(50, 10))
+		b.gateways["sandbox"].fault(t, "refund", "error_before")
+		res, err := b.refund(o.OrderNo, no("ref"), 100)
+		require.NoError(t, err)
+		got, err := payment.LeaseRefund(t.Context(), b.db, res.Refund.RefundNo, "other", time.Minute)
+		require.NoError(t, err)
+		require.False(t, got, "not due yet")
+		b.due("refunds")
+		for i, want := range []bool{true, false} {
+			got, err := payment.LeaseRefund(t.Context(), b.db, res.Refund.RefundNo, "other", time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, want, got, i)
+		}
 	})
 }

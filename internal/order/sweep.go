@@ -81,6 +81,9 @@ func (s *Service) all(ctx context.Context, n int, orderNo func(i int) string, wo
 }
 
 func (s *Service) sweepFailed(ctx context.Context, orderNo string, err error) {
+	if ctx.Err() != nil { // shutting down
+		return
+	}
 	if f := fault.As(err); f != nil && (f.Kind == fault.Conflict || f.Kind == fault.Unavailable) {
 		s.Log.InfoContext(ctx, "order left for the next sweep", "order_no", orderNo, "error", err)
 		return

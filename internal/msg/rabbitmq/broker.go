@@ -20,6 +20,8 @@ const (
 	dialTime  = 2 * time.Second // for connecting, TLS and login together
 	heartbeat = 5 * time.Second // a silent broker is given up after about twice that
 	sendTime  = 5 * time.Second // until a single message must be confirmed
+
+	subscribeTime = 10 * time.Second // until the broker must have begun to send commands
 )
 
 // Config says which broker to use, and how.

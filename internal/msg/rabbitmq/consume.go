@@ -44,15 +44,7 @@ func (b *Broker) consume(ctx context.Context, handle msg.Handler) error {
 	}
 	// Closing the connection gives back what is not acknowledged: the broker delivers it again.
 	defer l.abort()
-	ch, err := l.Channel()
-	if err != nil {
-		return err
-	}
-	if err := ch.Qos(b.c.Prefetch, 0, false); err != nil {
-		return err
-	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	deliveries, err := ch.Consume(Commands, "", false, false, false, false, nil)
+	closed, deliveries, err := b.subscribe(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -79,6 +71,25 @@ func (b *Broker) consume(ctx context.Context, handle msg.Handler) error {
 			inHand.Go(func() { b.settle(ctx, d, handle) })
 		}
 	}
+}
+
+// subscribe asks for commands. A queue that has no leader just now, as after a restart of the broker, does not answer, and
+// the library waits for it without an end: ours is to close the socket.
+func (b *Broker) subscribe(ctx context.Context, l *link) (closed chan *amqp.Error, deliveries <-chan amqp.Delivery, err error) {
+	ctx, cancel := context.WithTimeout(ctx, subscribeTime)
+	defer cancel()
+	stop := l.abortWhenDone(ctx)
+	defer stop()
+	ch, err := l.Channel()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ch.Qos(b.c.Prefetch, 0, false); err != nil {
+		return nil, nil, err
+	}
+	closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+	deliveries, err = ch.Consume(Commands, "", false, false, false, false, nil)
+	return closed, deliveries, err
 }
 
 // settle has a command handled and tells the broker. To put it off or park it, a copy is sent and confirmed before the
