@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -81,4 +82,20 @@ func TestNothingExpiresEarly(t *testing.T) {
 		require.EqualValues(t, 100, buyer.available(sku))
 		e.auditSettled(t)
 	}, "ORDERD_PAY_TIMEOUT=1s", "ORDERD_WORKER_INTERVAL=10ms")
+}
+
+// B116: orders expire by the database, whatever else has forgotten them.
+func TestExpiryNeedsNothingButTheDatabase(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, mariadbRedis, "ORDERD_PAY_TIMEOUT=2s")
+	o := e.start(t)
+	buyer := o.as(t, "u1")
+	sku := o.admin(t).stock(1299, 10)
+	placed := buyer.mustPlace(sku, 2)
+	client := redis.NewClient(&redis.Options{Addr: e.redis.Addr})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	require.NoError(t, client.FlushAll(t.Context()).Err())
+	require.Equal(t, "expired", buyer.becomes(placed.OrderNo, "CANCELLED").CancelReason)
+	require.EqualValues(t, 10, buyer.available(sku))
+	e.auditSettled(t)
 }

@@ -37,6 +37,10 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	if err := s.complete(); err != nil {
 		return err
 	}
+	auth, err := s.auth()
+	if err != nil {
+		return err
+	}
 	log := s.logger(c)
 	idem.LogTo(log)
 	registry := prometheus.NewRegistry()
@@ -86,10 +90,6 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 		if err := seed(ctx, items); err != nil {
 			return err
 		}
-	}
-	auth, err := s.auth()
-	if err != nil {
-		return err
 	}
 	api, err := httpapi.New(httpapi.Config{Auth: auth, RateLimit: s.RateLimit}, httpapi.Deps{Orders: orders, Stock: items,
 		Gateways: gateways, Ready: readiness(database, redis, broker), Metrics: m, Log: log, Now: time.Now})

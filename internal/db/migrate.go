@@ -123,14 +123,18 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var missing []string
 	for _, m := range list {
 		switch {
 		case m.AppliedAt == nil:
-			err = errors.Join(err, fmt.Errorf("the database lacks migration %s: run `orderd migrate up`", m.Name))
+			missing = append(missing, m.Name)
 		case m.Name == "":
 			err = errors.Join(err, fmt.Errorf("the database has migration %d, which this orderd does not know: "+
 				"a newer one ran `orderd migrate up`; run that version", m.Version))
 		}
+	}
+	if len(missing) > 0 {
+		err = errors.Join(err, fmt.Errorf("the database lacks %d migrations, from %s on: run `orderd migrate up`", len(missing), missing[0]))
 	}
 	return err
 }

@@ -1,6 +1,9 @@
 package order_test
 
 import (
+	"cmp"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,11 +32,19 @@ func (b *bundle) refund(orderNo, refundNo string, amount int64) (order.RefundRes
 	return b.Refund(b.t.Context(), admin, order.RefundRequest{OrderNo: orderNo, RefundNo: refundNo, Amount: amount})
 }
 
+// rounds is how often a race is repeated: 30, or ROUNDS.
+func rounds(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUNDS"), "30"))
+	require.NoError(t, err, "ROUNDS")
+	return n
+}
+
 // Of two refunds of 60 % asked for at once one wins, whatever the interleaving; then the rest can go back, and no more.
 func TestRefundsTogetherNeverExceedThePayment(t *testing.T) {
 	each(t, func(t *testing.T, b *bundle) {
 		sku := b.sku(50, 1000) // two of it: an order of 100
-		for range 10 {
+		for range rounds(t) {
 			o := b.paid(sku)
 			start := make(chan struct{})
 			var won atomic.Int64
