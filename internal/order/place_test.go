@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"orderd/internal/db/cut"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
+	"orderd/internal/idem"
 	"orderd/internal/order"
 )
 
@@ -154,4 +156,35 @@ func TestOneConnectionIsEnough(t *testing.T) {
 	created := b.race(20, func(int) order.PlaceRequest { return request(no("ord"), sku, 1) }, "")
 	require.Len(t, created, 20)
 	b.clean()
+}
+
+// A key stands for its order for a day, and not longer: the reaper removes those past their time and no other, and one
+// that it has not come to yet is as good as gone.
+func TestAKeyEnds(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sku := b.sku(1299, 100)
+		place := func(key string) order.Order {
+			r := request("", sku, 1)
+			r.Key = key
+			res, err := b.Place(t.Context(), r)
+			require.NoError(t, err)
+			return res.Order
+		}
+		past := func(key string) {
+			_, err := b.db.Exec(t.Context(), "test", "UPDATE idempotency_keys SET expires_at = ? WHERE idempotency_key = ?", b.db.SQLNowPlus(-time.Second), key)
+			require.NoError(t, err)
+		}
+		live, reaped, overdue := place("live"), place("reaped"), place("overdue")
+		past("reaped")
+		n, err := idem.PruneKeys(t.Context(), b.db, 100)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		past("overdue")
+		require.Equal(t, live.OrderNo, place("live").OrderNo)
+		require.NotEqual(t, reaped.OrderNo, place("reaped").OrderNo)
+		require.NotEqual(t, overdue.OrderNo, place("overdue").OrderNo)
+		_, err = b.Key(t.Context(), user, "nobody's")
+		require.True(t, fault.Is(err, "not_found"), "%v", err)
+		b.clean()
+	})
 }
