@@ -17,7 +17,7 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 		admin, buyer := nodes[0].admin(t), nodes[0].as(t, "u1")
 		both := [2]*client{buyer, nodes[1].as(t, "u1")}
 
-		t.Run("paying while the callback arrives", func(t *testing.T) { // B01, B13
+		t.Run("paying while the callback arrives", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			for range 5 {
 				sku := admin.stock(100, 10)
@@ -42,7 +42,7 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 			}
 		})
 
-		t.Run("creating and paying a paid order again", func(t *testing.T) { // B04
+		t.Run("creating and paying a paid order again", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 10)
 			o := buyer.mustPlace(sku, 1)
@@ -55,7 +55,7 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 			require.Equal(t, events, buyer.history(o.OrderNo))
 		})
 
-		t.Run("out of order", func(t *testing.T) { // B17, B98
+		t.Run("out of order", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			o := buyer.mustPlace(admin.stock(100, 10), 1)
 			ok := e.paidAtGateway(t, o)
@@ -81,7 +81,7 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 			require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
 		})
 
-		t.Run("a payment that nobody knows", func(t *testing.T) { // B11, X20
+		t.Run("a payment that nobody knows", func(t *testing.T) {
 			buyer := buyer.on(t)
 			cb := succeeded(orderView{Payment: &paymentView{PaymentNo: newNo("P")}, Amount: 100, Currency: "CNY"}, "txn_1")
 			cb.ID, cb.At = newNo("msg"), time.Now()
@@ -103,7 +103,7 @@ func TestCallbacksWhileTheRowIsHeld(t *testing.T) {
 	both := [2]*client{buyer, nodes[1].as(t, "u1")}
 	db := e.sql(t)
 
-	t.Run("ten at once", func(t *testing.T) { // B05
+	t.Run("ten at once", func(t *testing.T) {
 		admin, buyer := admin.on(t), buyer.on(t)
 		o := buyer.mustPlace(admin.stock(100, 10), 1)
 		cb := e.paidAtGateway(t, o)
@@ -119,7 +119,7 @@ func TestCallbacksWhileTheRowIsHeld(t *testing.T) {
 		require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
 	})
 
-	t.Run("the gateway gives up and sends again", func(t *testing.T) { // B07
+	t.Run("the gateway gives up and sends again", func(t *testing.T) {
 		admin, buyer := admin.on(t), buyer.on(t)
 		o := buyer.mustPlace(admin.stock(100, 10), 1)
 		cb := e.paidAtGateway(t, o)
@@ -145,7 +145,7 @@ func TestCallbacksWhileTheRowIsHeld(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B14: of two that place the same order, one loses its database in the middle of it.
+// Of two that place the same order, one loses its database in the middle of it.
 func TestLoserDoesNotUndoTheWinnersWork(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)

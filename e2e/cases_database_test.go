@@ -24,7 +24,7 @@ func TestDatabaseTraps(t *testing.T) {
 		admin, buyer, other := nodes[0].admin(t), nodes[0].as(t, "u1"), nodes[1].as(t, "u2")
 		both := [2]*client{buyer, nodes[1].as(t, "u1")}
 
-		t.Run("neighbours in empty tables", func(t *testing.T) { // B55
+		t.Run("neighbours in empty tables", func(t *testing.T) {
 			admin := admin.on(t)
 			sku := admin.stock(100, 1000)
 			for _, a := range gather(60, func(i int) answer { return both[i%2].place(want(fmt.Sprintf("empty-%03d", i), sku, 1)) }) {
@@ -32,7 +32,7 @@ func TestDatabaseTraps(t *testing.T) {
 			}
 		})
 
-		t.Run("ten lines, two users", func(t *testing.T) { // B47
+		t.Run("ten lines, two users", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			var lines []any
 			for range 10 {
@@ -52,7 +52,7 @@ func TestDatabaseTraps(t *testing.T) {
 			}
 		})
 
-		t.Run("letters of either case, and of other alphabets", func(t *testing.T) { // B56
+		t.Run("letters of either case, and of other alphabets", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku, upper := admin.stock(100, 100), admin.stock(100, 100)
 			require.Equal(t, 201, buyer.place(want("abc-001", sku, 1)).Status)
@@ -68,7 +68,7 @@ func TestDatabaseTraps(t *testing.T) {
 			require.Equal(t, 201, buyer.place(want("", sku, 1), "Idempotency-Key: "+strings.ToLower(key)).Status)
 		})
 
-		t.Run("every character", func(t *testing.T) { // B58
+		t.Run("every character", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 100)
 			for _, note := range []string{"\U0001F600", "\U00020BB7", "a\u202Eb", "é", "é", "line\nbreak", "𝟙𝟚𝟛", " ", "'; DROP TABLE orders; --", strings.Repeat("\U0001F600", 500)} {
@@ -93,7 +93,7 @@ func TestDatabaseTraps(t *testing.T) {
 			require.Equal(t, left, buyer.available(sku))
 		})
 
-		t.Run("lengths", func(t *testing.T) { // B59
+		t.Run("lengths", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 100)
 			long := newNo("L") + strings.Repeat("x", 32)
@@ -106,7 +106,7 @@ func TestDatabaseTraps(t *testing.T) {
 			require.EqualValues(t, 99, buyer.available(sku))
 		})
 
-		t.Run("nothing is deleted", func(t *testing.T) { // B62
+		t.Run("nothing is deleted", func(t *testing.T) {
 			admin := admin.on(t)
 			for _, path := range routes(t) {
 				a := admin.do(http.MethodDelete, fill(path, "abc-001"), nil)
@@ -118,7 +118,7 @@ func TestDatabaseTraps(t *testing.T) {
 				var n int
 				require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND column_name LIKE '%delete%'").Scan(&n))
 				require.Zero(t, n)
-				for _, unique := range [][2]string{{"orders", "order_no"}, {"payments", "payment_no"}, {"refunds", "refund_no"}, {"stock", "sku"}, {"outbox_messages", "message_id"}} { // B86
+				for _, unique := range [][2]string{{"orders", "order_no"}, {"payments", "payment_no"}, {"refunds", "refund_no"}, {"stock", "sku"}, {"outbox_messages", "message_id"}} {
 					require.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.statistics s WHERE table_schema = DATABASE() AND table_name = ? AND column_name = ?
 						AND non_unique = 0 AND (SELECT COUNT(*) FROM information_schema.statistics o WHERE o.table_schema = DATABASE() AND o.table_name = s.table_name AND o.index_name = s.index_name) = 1`,
 						unique[0], unique[1]).Scan(&n))
@@ -145,7 +145,7 @@ func fill(path, orderNo string) string {
 	return strings.NewReplacer("{order_no}", orderNo, "{sku}", "TEA-250", "{key}", "key-1", "{gateway}", "sandbox", "{refund_no}", "refund-1").Replace(path)
 }
 
-// B44: whatever the DSN says about affected rows, a repeat is a repeat.
+// Whatever the DSN says about affected rows, a repeat is a repeat.
 func TestOppositeDriverFlag(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -173,7 +173,7 @@ func TestOppositeDriverFlag(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B49: a pool smaller than the number of requests, down to one connection, only makes them wait.
+// A pool smaller than the number of requests, down to one connection, only makes them wait.
 func TestSmallPools(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
@@ -204,7 +204,7 @@ func TestSmallPools(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B50, B127, B65: a client that hangs up leaves the whole order or nothing, and no connection behind.
+// A client that hangs up leaves the whole order or nothing, and no connection behind.
 func TestClientsThatHangUp(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t)

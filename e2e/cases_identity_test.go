@@ -21,7 +21,7 @@ func TestIdentities(t *testing.T) {
 			both[1] = buyer
 		}
 
-		t.Run("the same again, in every status", func(t *testing.T) { // B77
+		t.Run("the same again, in every status", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			e.mute(t)
 			sku := admin.stock(100, 50)
@@ -55,7 +55,7 @@ func TestIdentities(t *testing.T) {
 			e.sandbox.heal(t)
 		})
 
-		t.Run("an order_no is one user's", func(t *testing.T) { // B83
+		t.Run("an order_no is one user's", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 50)
 			o := buyer.mustPlace(sku, 2)
@@ -67,7 +67,7 @@ func TestIdentities(t *testing.T) {
 			require.EqualValues(t, 48, buyer.available(sku))
 		})
 
-		t.Run("no order_no is no order_no", func(t *testing.T) { // B79
+		t.Run("no order_no is no order_no", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 50)
 			for _, no := range []any{"", nil, 7} {
@@ -78,7 +78,7 @@ func TestIdentities(t *testing.T) {
 			require.EqualValues(t, 50, buyer.available(sku))
 		})
 
-		t.Run("a double click", func(t *testing.T) { // R05, B79
+		t.Run("a double click", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku, second := admin.stock(100, 50), admin.stock(100, 50)
 			first := buyer.place(cart("", sku, 1, second, 2))
@@ -117,7 +117,7 @@ func TestIdentities(t *testing.T) {
 			require.EqualValues(t, 49, buyer.available(sku))
 		})
 
-		t.Run("keys", func(t *testing.T) { // R02, R07, R08
+		t.Run("keys", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 50)
 			key := newNo("key")
@@ -187,7 +187,7 @@ func TestIdentities(t *testing.T) {
 			require.EqualValues(t, 49, buyer.available(sku))
 		})
 
-		t.Run("many numbers of ours", func(t *testing.T) { // B85
+		t.Run("many numbers of ours", func(t *testing.T) {
 			admin := admin.on(t)
 			sku := admin.stock(100, 1000)
 			orders, payments := map[string]bool{}, map[string]bool{}
@@ -215,7 +215,7 @@ func issue(t testing.TB, c *client) (token, orderNo string) {
 }
 
 // What Redis knows can be lost, and Redis with it.
-func TestIdentitiesWithoutRedis(t *testing.T) { // B71, B82
+func TestIdentitiesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
 	o := e.start(t)
@@ -262,7 +262,7 @@ func TestIdentitiesWithoutRedis(t *testing.T) { // B71, B82
 	e.auditSettled(t)
 }
 
-// B82: a failure is not remembered. While the database is away nothing is done, and afterwards the same request is.
+// A failure is not remembered. While the database is away nothing is done, and afterwards the same request is.
 func TestFailureIsNotReplayed(t *testing.T) {
 	t.Parallel()
 	dsn, proxy := proxied(t)
@@ -285,7 +285,7 @@ func TestFailureIsNotReplayed(t *testing.T) {
 	require.Equal(t, 201, a.Status, a)
 	require.EqualValues(t, 49, buyer.available(sku))
 
-	// B80: the answer to the COMMIT is lost. The same request, or its retry, finds its own order.
+	// The answer to the COMMIT is lost. The same request, or its retry, finds its own order.
 	body = want(newNo("ord"), sku, 1)
 	proxy.CutAfter("COMMIT", 1)
 	a = buyer.during().place(body)
@@ -317,7 +317,7 @@ func TestTooManyOpenOrders(t *testing.T) {
 	require.Equal(t, 200, buyer.do(http.MethodPost, "/v1/orders/"+orders[0].OrderNo+"/cancel", nil).Status)
 	require.Equal(t, 201, buyer.place(body).Status, "the refusal has left the number free")
 
-	// R64, X11: a burst is limited by user, whatever address it claims to come from; callbacks are not counted.
+	// A burst is limited by user, whatever address it claims to come from; callbacks are not counted.
 	limited := 0
 	for i, a := range gather(80, func(i int) answer {
 		return buyer.do(http.MethodGet, "/v1/orders/"+orders[1].OrderNo, nil, "X-Forwarded-For: 10.0.0."+strconv.Itoa(i))

@@ -28,7 +28,7 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 			return buyer.do(http.MethodPost, "/v1/orders/"+orderNo+"/cancel", obj{"reason": "no longer wanted"})
 		}
 
-		t.Run("money for a cancelled order goes back", func(t *testing.T) { // B19
+		t.Run("money for a cancelled order goes back", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			e.sandbox.faults(t, 1, rule{On: "close", Mode: "closed_but_payable", Rate: 1}, rule{On: "callback", Mode: "drop", Rate: 1})
 			sku := admin.stock(100, 10)
@@ -54,7 +54,7 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 			e.mute(t)
 		})
 
-		t.Run("a paid order is not cancelled", func(t *testing.T) { // B22
+		t.Run("a paid order is not cancelled", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			placed := buyer.mustPlace(admin.stock(100, 10), 1)
 			require.Equal(t, 200, buyer.callback(e.paidAtGateway(t, placed)).Status)
@@ -70,7 +70,7 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 			require.Equal(t, "PAID", buyer.order(placed.OrderNo).Status)
 		})
 
-		t.Run("cancelling again gives nothing back twice", func(t *testing.T) { // B37, B44
+		t.Run("cancelling again gives nothing back twice", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 10)
 			placed := buyer.mustPlace(sku, 4)
@@ -101,7 +101,7 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 			require.Equal(t, 200, cancel(placed.OrderNo).Status)
 		})
 
-		t.Run("the pieces of many lines come back", func(t *testing.T) { // B40
+		t.Run("the pieces of many lines come back", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			var lines []any
 			var skus []string
@@ -132,14 +132,14 @@ func TestExpiry(t *testing.T) {
 		sku := admin.stock(100, 100)
 		late := buyer.mustPlace(sku, 2)
 		cb := e.paidAtGateway(t, late)                                               // and nobody tells us
-		orders := gather(12, func(int) orderView { return buyer.mustPlace(sku, 2) }) // B25, while the sweeper runs all the time
+		orders := gather(12, func(int) orderView { return buyer.mustPlace(sku, 2) }) // while the sweeper runs all the time
 		for _, placed := range append(orders, late) {
 			now := buyer.becomes(placed.OrderNo, "CANCELLED")
 			require.Equal(t, "expired", now.CancelReason)
-			require.Equal(t, "CLOSED", now.Payment.Status) // B23
+			require.Equal(t, "CLOSED", now.Payment.Status)
 			require.EqualValues(t, 1, now.Payment.Attempt)
 			require.Equal(t, []string{"create", "reserve", "open_payment", "cancel"}, buyer.history(placed.OrderNo))
-			if e.engine == mariadbRedis { // B61: not a microsecond too early, by the database's own clock
+			if e.engine == mariadbRedis { // not a microsecond too early, by the database's own clock
 				var early bool
 				require.NoError(t, e.sql(t).QueryRow("SELECT updated_at < expires_at OR expires_at < created_at + INTERVAL 3 SECOND FROM orders WHERE order_no = ?",
 					placed.OrderNo).Scan(&early))
@@ -148,7 +148,7 @@ func TestExpiry(t *testing.T) {
 		}
 		require.EqualValues(t, 100, buyer.available(sku))
 
-		require.Equal(t, "refund_opened", buyer.callback(cb).result(t)) // B20
+		require.Equal(t, "refund_opened", buyer.callback(cb).result(t))
 		now := buyer.order(late.OrderNo)
 		require.Equal(t, "CANCELLED", now.Status)
 		refundOf(t, now, "LATE_PAYMENT", 200)

@@ -23,7 +23,7 @@ func TestTransitions(t *testing.T) {
 			return o
 		}
 
-		t.Run("every call twice", func(t *testing.T) { // B73, B44
+		t.Run("every call twice", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			o := buyer.mustPlace(sku, 1)
 			base := "/v1/orders/" + o.OrderNo
@@ -55,7 +55,7 @@ func TestTransitions(t *testing.T) {
 			require.Equal(t, "T1", buyer.order(o.OrderNo).TrackingNo)
 		})
 
-		t.Run("ten ship at once", func(t *testing.T) { // B76
+		t.Run("ten ship at once", func(t *testing.T) {
 			buyer := buyer.on(t)
 			for round := range 4 {
 				o := paid(t)
@@ -74,7 +74,7 @@ func TestTransitions(t *testing.T) {
 			}
 		})
 
-		t.Run("a shipment and a refund", func(t *testing.T) { // B46
+		t.Run("a shipment and a refund", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			for range 4 {
 				o := paid(t)
@@ -100,7 +100,7 @@ func TestTransitions(t *testing.T) {
 			}
 		})
 
-		t.Run("goroutines go home", func(t *testing.T) { // B74
+		t.Run("goroutines go home", func(t *testing.T) {
 			buyer := buyer.on(t)
 			burst := func() { gather(20, func(int) answer { return buyer.place(want(newNo("ord"), sku, 1)) }) }
 			burst() // opens the connections that are kept for the next
@@ -119,7 +119,7 @@ func TestTransitions(t *testing.T) {
 	})
 }
 
-// B125: a replica that is told to stop finishes what it has begun.
+// A replica that is told to stop finishes what it has begun.
 func TestShutdownAnswersEverybody(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t)

@@ -21,7 +21,7 @@ func TestStockAndSums(t *testing.T) {
 			return a.Status, a.code()
 		}
 
-		t.Run("the last one is charged once", func(t *testing.T) { // B28
+		t.Run("the last one is charged once", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 1)
 			var won []orderView
@@ -39,7 +39,7 @@ func TestStockAndSums(t *testing.T) {
 			require.Zero(t, buyer.available(sku))
 		})
 
-		t.Run("a SKU once per order", func(t *testing.T) { // B29
+		t.Run("a SKU once per order", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 5)
 			for _, quantity := range []int{3, 2} {
@@ -51,7 +51,7 @@ func TestStockAndSums(t *testing.T) {
 			require.EqualValues(t, 5, buyer.available(sku))
 		})
 
-		t.Run("numbers at their limits", func(t *testing.T) { // B31, B32
+		t.Run("numbers at their limits", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku, other, dear := admin.stock(100, 1_000_000_000), admin.stock(100, 3), admin.stock(10_000_000_000, 9999)
 			for quantity, status := range map[string]int{"0": 422, "-1": 422, "10000": 422, "2147483647": 422, "2147483648": 400, "9223372036854775807": 400,
@@ -70,7 +70,7 @@ func TestStockAndSums(t *testing.T) {
 			require.EqualValues(t, 1_000_000_000, buyer.available(sku), "nobody took any")
 		})
 
-		t.Run("all lines or none", func(t *testing.T) { // B41
+		t.Run("all lines or none", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			x, y, z := admin.stock(100, 10), admin.stock(100, 0), admin.stock(100, 10)
 			body := cart(newNo("ord"), x, 1, y, 1, z, 1)
@@ -87,7 +87,7 @@ func TestStockAndSums(t *testing.T) {
 			require.EqualValues(t, []int64{9, 4, 9}, []int64{buyer.available(x), buyer.available(y), buyer.available(z)})
 		})
 
-		t.Run("resuming runs no stage again", func(t *testing.T) { // B34
+		t.Run("resuming runs no stage again", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			for _, mode := range []string{"error_before", "error_after", "garbage"} {
 				sku := admin.stock(100, 10)
@@ -113,7 +113,7 @@ func TestStockAndSums(t *testing.T) {
 			}
 		})
 
-		t.Run("a popular SKU", func(t *testing.T) { // B35
+		t.Run("a popular SKU", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 1000)
 			took := make([]time.Duration, 100)
@@ -132,7 +132,7 @@ func TestStockAndSums(t *testing.T) {
 			require.Less(t, took[len(took)-2], 8*time.Second)
 		})
 
-		t.Run("the server's own sum", func(t *testing.T) { // B97
+		t.Run("the server's own sum", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
 			sku := admin.stock(100, 10)
 			body := want(newNo("ord"), sku, 2)
@@ -142,7 +142,7 @@ func TestStockAndSums(t *testing.T) {
 				require.Equal(t, "amount_changed", a.code(), a)
 			}
 			delete(body, "expected_amount")
-			for _, name := range []string{"amount", "price", "total", "currency", "status", "user_id", "paid_amount", "expires_at", "version", "notify_url"} { // X07, X08, X29
+			for _, name := range []string{"amount", "price", "total", "currency", "status", "user_id", "paid_amount", "expires_at", "version", "notify_url"} {
 				body[name] = 1
 				status, c := code(body)
 				require.Equal(t, 400, status, "%s: %s", name, c)
@@ -163,7 +163,7 @@ func TestStockAndSums(t *testing.T) {
 	})
 }
 
-// B38, B34: the database connection is cut at every statement of a cancel.
+// The database connection is cut at every statement of a cancel.
 func TestCancelIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)

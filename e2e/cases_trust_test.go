@@ -31,7 +31,7 @@ func TestCallbacksThatLie(t *testing.T) {
 			require.Equal(t, []string{"create", "reserve", "open_payment"}, buyer.history(target.OrderNo))
 		}
 
-		t.Run("signatures", func(t *testing.T) { // B88, X13, X14, R59
+		t.Run("signatures", func(t *testing.T) {
 			buyer := buyer.on(t)
 			cb := message(target)
 			body, h := cb.sign(t)
@@ -77,14 +77,14 @@ func TestCallbacksThatLie(t *testing.T) {
 				a := buyer.send(http.MethodPost, "/v1/payments/callbacks/sandbox", bad, h.Clone())
 				require.Equal(t, 401, a.Status, "byte %d: %s", i, a)
 			}
-			// X17: a cheap order's genuine message, with the dear one's payment_no.
+			// A cheap order's genuine message, with the dear one's payment_no.
 			cheap, ch := other.sign(t)
 			swapped := bytes.ReplaceAll(cheap, []byte(other.Data["payment_no"].(string)), []byte(target.Payment.PaymentNo))
 			require.Equal(t, 401, buyer.send(http.MethodPost, "/v1/payments/callbacks/sandbox", swapped, ch).Status)
 			unpaid(t)
 		})
 
-		t.Run("genuine, and not for us", func(t *testing.T) { // X19
+		t.Run("genuine, and not for us", func(t *testing.T) {
 			buyer := buyer.on(t)
 			cb := message(target)
 			cb.Data["merchant_id"] = "m-other"
@@ -94,7 +94,7 @@ func TestCallbacksThatLie(t *testing.T) {
 			unpaid(t)
 		})
 
-		t.Run("not readable", func(t *testing.T) { // B89, B92, B95, R61, R62
+		t.Run("not readable", func(t *testing.T) {
 			buyer := buyer.on(t)
 			good, _ := message(target).sign(t)
 			edit := func(from, to string) []byte {
@@ -130,7 +130,7 @@ func TestCallbacksThatLie(t *testing.T) {
 			unpaid(t)
 		})
 
-		t.Run("another amount", func(t *testing.T) { // B89
+		t.Run("another amount", func(t *testing.T) {
 			buyer := buyer.on(t)
 			// The message lies, and the gateway holds the right amount: its answer counts.
 			paid := buyer.mustPlace(sku, 5)
@@ -174,7 +174,7 @@ func TestCallbacksThatLie(t *testing.T) {
 			}
 		})
 
-		t.Run("odd, and genuine", func(t *testing.T) { // B91, B92, B94, B100
+		t.Run("odd, and genuine", func(t *testing.T) {
 			buyer := buyer.on(t)
 			for name, form := range map[string]string{
 				"spaces":          "{ \"data\" : %s ,\n\t\"created_at\":\"2026-01-02T03:04:05Z\", \"type\":\"payment.succeeded\" }\n",
@@ -197,7 +197,7 @@ func TestCallbacksThatLie(t *testing.T) {
 				resent.At = cb.At.Add(time.Second)
 				require.Equal(t, `{"result":"duplicate"}`, strings.TrimSpace(string(buyer.callback(resent).Body)))
 				old := cb
-				old.At = time.Now().Add(-10 * time.Minute) // X16
+				old.At = time.Now().Add(-10 * time.Minute)
 				require.Equal(t, 401, buyer.callback(old).Status)
 
 				conflict := callback{ID: cb.ID, At: cb.At, Data: obj{"payment_no": paid.Payment.PaymentNo, "transaction_id": paid.transaction(), "amount": 501, "currency": "CNY"}}
@@ -213,7 +213,7 @@ func TestCallbacksThatLie(t *testing.T) {
 	})
 }
 
-// X04, X05, B88: every route of an order, by everybody who has no business there.
+// Every route of an order, by everybody who has no business there.
 func TestOthersOrders(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, embedded)

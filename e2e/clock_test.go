@@ -19,7 +19,7 @@ func expiresAt(t testing.TB, a answer) time.Time {
 	return o.ExpiresAt
 }
 
-// F39: in the instant in which an order expires, it is also paid and cancelled, at two replicas. Exactly one of them
+// In the instant in which an order expires, it is also paid and cancelled, at two replicas. Exactly one of them
 // happens.
 func TestExpiryAgainstPaymentAndCancel(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestExpiryAgainstPaymentAndCancel(t *testing.T) {
 	a.ledgerAgrees(t)
 }
 
-// B61: the timeout is exact, by the database's clock: its own stamps say that no order was cancelled before its time.
+// The timeout is exact, by the database's clock: its own stamps say that no order was cancelled before its time.
 func TestNothingExpiresEarly(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t)
@@ -84,7 +84,7 @@ func TestNothingExpiresEarly(t *testing.T) {
 	}, "ORDERD_PAY_TIMEOUT=1s", "ORDERD_WORKER_INTERVAL=10ms")
 }
 
-// B116: orders expire by the database, whatever else has forgotten them.
+// Orders expire by the database, whatever else has forgotten them.
 func TestExpiryNeedsNothingButTheDatabase(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis, "ORDERD_PAY_TIMEOUT=2s")

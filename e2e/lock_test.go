@@ -32,7 +32,7 @@ func soon(t testing.TB, limit time.Duration, f func() answer) answer {
 	return a
 }
 
-// B64, F26: the holder of a lock is paused until the lock is no longer its own. The database alone keeps the books, and
+// The holder of a lock is paused until the lock is no longer its own. The database alone keeps the books, and
 // the late unlock does not take the lock from whoever has it by then.
 func TestLockIsLostByAPausedHolder(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestLockIsLostByAPausedHolder(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B68: while the lock is held for longer than anybody waits, every answer comes in time and can be acted on.
+// While the lock is held for longer than anybody waits, every answer comes in time and can be acted on.
 func TestLockIsHeldForLong(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
@@ -133,7 +133,7 @@ func TestLockIsHeldForLong(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B67: twins that do not come at once, but at every distance.
+// Twins that do not come at once, but at every distance.
 func TestTwinsApart(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
@@ -154,7 +154,7 @@ func TestTwinsApart(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B70: what a client calls an order cannot reach another's lock, or any other key.
+// What a client calls an order cannot reach another's lock, or any other key.
 func TestLockNames(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
@@ -175,7 +175,7 @@ func TestLockNames(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// F23, F25: a Redis that hangs, or refuses to store anything, costs a moment and no order.
+// A Redis that hangs, or refuses to store anything, costs a moment and no order.
 func TestRedisHangsOrIsFull(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)

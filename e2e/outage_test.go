@@ -16,7 +16,7 @@ import (
 // commit is COMMIT as the driver sends it: a query command.
 const commit = "\x03COMMIT"
 
-// F10, F11: the connection breaks at the COMMIT of every transaction of an order's life, before the server got it, or
+// The connection breaks at the COMMIT of every transaction of an order's life, before the server got it, or
 // after it was done and before the answer came. The client hears of success, or is asked to send the same again.
 func TestConnectionBreaksAtCommit(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ const (
 	pausedLimit = 10 * time.Second
 )
 
-// F12, F13, F14, F19: whatever the database suffers, clients are asked to come again, and the service needs no restart.
+// Whatever the database suffers, clients are asked to come again, and the service needs no restart.
 func TestDatabaseOutages(t *testing.T) {
 	t.Parallel()
 	server := testenv.OwnMariaDB(t, "--max-connections=20")
@@ -185,7 +185,7 @@ func TestDatabaseOutages(t *testing.T) {
 	})
 }
 
-// F16: a row is locked for longer than the service waits. Nothing is done by half.
+// A row is locked for longer than the service waits. Nothing is done by half.
 func TestRowIsLockedForLong(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
@@ -207,7 +207,7 @@ func TestRowIsLockedForLong(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// B26, F29: the gateway has taken the charge and its answer never came. That is no failure, and no second charge.
+// The gateway has taken the charge and its answer never came. That is no failure, and no second charge.
 func TestGatewayTimesOut(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t)
