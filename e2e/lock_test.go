@@ -41,8 +41,8 @@ func TestLockIsLostByAPausedHolder(t *testing.T) {
 	paused, other := e.start(t), e.start(t)
 	keys := e.keys(t)
 	buyer := other.as(t, "u1")
-	sku := other.admin(t).stock(100, 1000)
-	left := int64(1000)
+	left := int64(1_000_000) // the pause must hit a moment: most orders are through by then
+	sku := other.admin(t).stock(100, left)
 	for hit := 0; hit < min(rounds(t), 3); {
 		o := buyer.mustPlace(sku, 1)
 		left--
