@@ -72,7 +72,7 @@ func WaitRefund(ctx context.Context, d *db.DB, r Refund, status fsm.State, refun
 	_, err := d.Exec(ctx, "refund_wait", `UPDATE refunds SET status = CASE status WHEN 'FAILED' THEN status ELSE ? END,
 		refund_id = COALESCE(?, refund_id), checks = checks + 1, next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE refund_no = ? AND next_check_at IS NOT NULL`,
-		status, refundID, d.SQLNowPlus(CheckAfter[min(int(r.Checks), len(CheckAfter)-1)]), d.SQLNow(), r.RefundNo)
+		status, refundID, d.SQLNowPlus(pause(CheckAfter, r.Checks)), d.SQLNow(), r.RefundNo)
 	return err
 }
 
@@ -105,7 +105,7 @@ func FailRefundTx(tx *db.Tx, r Refund) error {
 	tries := r.Tries
 	if r.Automatic != nil {
 		tries++
-		next = db.AtPtr(tx.Now.Add(CheckAfter[min(int(tries), len(CheckAfter)-1)]))
+		next = db.AtPtr(tx.Now.Add(pause(CheckAfter, tries)))
 	}
 	x := tx.Exec(`UPDATE refunds SET status = ?, tries = ?, refund_id = NULL, checks = 0, next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE refund_no = ? AND status = ? AND tries = ?`, fsm.Failed, tries, next, tx.Now, r.RefundNo, r.Status, r.Tries)

@@ -12,6 +12,11 @@ import (
 // was asked already. A callback is expected to come first.
 var CheckAfter = []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute}
 
+// pause is the wait after so many questions; the last of a list goes on for ever.
+func pause(after []time.Duration, asked int64) time.Duration {
+	return after[min(int(asked), len(after)-1)]
+}
+
 // FollowUps is how long after its end, and then after each answer, an attempt that failed or was closed is asked about: a
 // gateway may take money for what it had closed, and the callback that tells of it may be lost.
 var FollowUps = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
@@ -64,7 +69,7 @@ func Accept(ctx context.Context, d *db.DB, c Charge) (bool, error) {
 func Lose(ctx context.Context, d *db.DB, p Payment) error {
 	_, err := d.Exec(ctx, "payment_lose", `UPDATE payments SET status = ?, checks = checks + 1, next_check_at = ?,
 		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
-		fsm.Unknown, d.SQLNowPlus(CheckAfter[min(int(p.Checks), len(CheckAfter)-1)]), d.SQLNow(), p.PaymentNo,
+		fsm.Unknown, d.SQLNowPlus(pause(CheckAfter, p.Checks)), d.SQLNow(), p.PaymentNo,
 		append(fsm.Payments.Sources(fsm.Lose), fsm.Unknown))
 	return err
 }
@@ -95,7 +100,7 @@ func Postpone(ctx context.Context, d *db.DB, p Payment, answered bool) error {
 			checks--
 		}
 	}
-	next := d.SQLNowPlus(after[min(int(checks), len(after)-1)])
+	next := d.SQLNowPlus(pause(after, checks))
 	if p.OpenSlot == nil && int(checks) >= len(after) {
 		next = nil
 	}

@@ -61,7 +61,7 @@ func verify(g *Gateway, body []byte) (map[string]string, error) {
 // parse reads the verified fields. Fields and types that we do not know are ignored.
 func parse(f map[string]string) (payment.Notice, error) {
 	n := payment.Notice{Kind: payment.Other, MessageID: f["notify_id"], PaymentNo: f["out_trade_no"], TransactionID: f["trade_no"], Currency: currency}
-	if !token(n.MessageID) {
+	if !signed.Token(n.MessageID) {
 		return n, errors.New("notify_id must be 1 to 128 visible ASCII characters")
 	}
 	if f["notify_type"] != "trade_status_sync" {
@@ -80,7 +80,7 @@ func parse(f map[string]string) (payment.Notice, error) {
 	if n.Kind == payment.Other { // WAIT_BUYER_PAY, and what there may be one day
 		return n, nil
 	}
-	if !token(n.PaymentNo) || !token(n.TransactionID) {
+	if !signed.Token(n.PaymentNo) || !signed.Token(n.TransactionID) {
 		return n, errors.New("out_trade_no and trade_no must be 1 to 128 visible ASCII characters")
 	}
 	var err error

@@ -173,7 +173,7 @@ func (g *Gateway) Query(ctx context.Context, of payment.Ref) (payment.Charge, er
 		}
 	}
 	c.Amount, err = fen(a.TotalAmount)
-	if err != nil || c.State == "" || a.OutTradeNo != of.PaymentNo || !token(a.TradeNo) {
+	if err != nil || c.State == "" || a.OutTradeNo != of.PaymentNo || !signed.Token(a.TradeNo) {
 		return payment.Charge{}, fmt.Errorf("alipay: an answer about %s (%q, %q) cannot be believed", of.PaymentNo, a.TradeStatus, a.TotalAmount)
 	}
 	return c, nil
@@ -199,13 +199,8 @@ func (g *Gateway) Close(ctx context.Context, of payment.Ref) (payment.Charge, er
 		return c, nil
 	case err != nil:
 		return payment.Charge{}, err
-	case a.OutTradeNo != of.PaymentNo || !token(a.TradeNo):
+	case a.OutTradeNo != of.PaymentNo || !signed.Token(a.TradeNo):
 		return payment.Charge{}, fmt.Errorf("alipay: an answer about closing %s cannot be believed", of.PaymentNo)
 	}
 	return payment.Charge{PaymentNo: a.OutTradeNo, TransactionID: a.TradeNo, State: fsm.Closed, Currency: currency}, nil
-}
-
-// token reports whether s is a number or id as Alipay makes them: 1 to 128 visible ASCII characters.
-func token(s string) bool {
-	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

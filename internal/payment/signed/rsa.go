@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // minBits is the smallest modulus that is taken: both companies ask for 2048 bits.
@@ -87,4 +88,9 @@ func Verify(key *rsa.PublicKey, message []byte, signature string) error {
 	}
 	hash := sha256.Sum256(message)
 	return rsa.VerifyPKCS1v15(key, crypto.SHA256, hash[:], raw)
+}
+
+// Token reports whether s is a number or id as a company makes them: 1 to 128 visible ASCII characters.
+func Token(s string) bool {
+	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -50,7 +50,7 @@ func (g *Gateway) parse(body []byte) (payment.Notice, error) {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return payment.Notice{}, errors.New("the callback is no JSON object as documented")
 	}
-	if !token(e.ID) || e.EventType == "" {
+	if !signed.Token(e.ID) || e.EventType == "" {
 		return payment.Notice{}, errors.New("id and event_type must be given")
 	}
 	n := payment.Notice{Kind: payment.Other, MessageID: e.ID}
@@ -109,7 +109,7 @@ func (g *Gateway) parseRefund(n payment.Notice, plain []byte) (payment.Notice, e
 		return n, nil
 	}
 	amount, ok := fen(f.Amount.Refund)
-	if !ok || !token(f.OutTradeNo) || !token(f.OutRefundNo) || !token(f.RefundID) || !token(f.TransactionID) {
+	if !ok || !signed.Token(f.OutTradeNo) || !signed.Token(f.OutRefundNo) || !signed.Token(f.RefundID) || !signed.Token(f.TransactionID) {
 		return n, fmt.Errorf("a refund in state %s must have its numbers and its amount", f.RefundStatus)
 	}
 	n.Kind, n.PaymentNo, n.TransactionID, n.RefundNo, n.RefundID = kind, f.OutTradeNo, f.TransactionID, f.OutRefundNo, f.RefundID

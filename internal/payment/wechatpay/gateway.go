@@ -84,7 +84,7 @@ func NewGateway(cfg Config) (*Gateway, error) {
 		return nil, errors.New("wechatpay: URL and NotifyURL must be absolute http or https URLs without a query")
 	}
 	for field, value := range map[string]string{"MchID": cfg.MchID, "AppID": cfg.AppID, "SerialNo": cfg.SerialNo} {
-		if !token(value) || strings.ContainsAny(value, `"\`) {
+		if !signed.Token(value) || strings.ContainsAny(value, `"\`) {
 			return nil, fmt.Errorf("wechatpay: %s is missing or has characters that it cannot have", field)
 		}
 	}
@@ -111,7 +111,7 @@ func NewGateway(cfg Config) (*Gateway, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("wechatpay: platform key %.64q: %w", p.Serial, err)
-		case !token(p.Serial) || serial != "" && serial != p.Serial:
+		case !signed.Token(p.Serial) || serial != "" && serial != p.Serial:
 			return nil, fmt.Errorf("wechatpay: platform key %.64q: the certificate's serial is %q", p.Serial, serial)
 		case key.Equal(&g.private.PublicKey):
 			return nil, fmt.Errorf("wechatpay: platform key %.64q is our own: WeChat Pay's is needed", p.Serial)
@@ -223,9 +223,4 @@ func (g *Gateway) Close(ctx context.Context, of payment.Ref) (payment.Charge, er
 		return payment.Charge{}, err
 	}
 	return payment.Charge{PaymentNo: of.PaymentNo, TransactionID: of.TransactionID, State: fsm.Closed, Currency: currency}, nil
-}
-
-// token reports whether s is a number or id as WeChat Pay makes them: 1 to 128 visible ASCII characters.
-func token(s string) bool {
-	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -10,6 +10,7 @@ import (
 
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
+	"orderd/internal/payment/signed"
 )
 
 // refund is a refund as the answers and the callback tell it; the state has another name in each.
@@ -80,7 +81,7 @@ func (g *Gateway) QueryRefund(ctx context.Context, refundNo string, of payment.R
 func (f *refund) answer(refundNo, paymentNo string) (payment.RefundAnswer, error) {
 	state, known := states[f.Status]
 	amount, ok := fen(f.Amount.Refund)
-	if !known || !ok || f.OutRefundNo != refundNo || f.OutTradeNo != paymentNo || !token(f.RefundID) {
+	if !known || !ok || f.OutRefundNo != refundNo || f.OutTradeNo != paymentNo || !signed.Token(f.RefundID) {
 		return payment.RefundAnswer{}, fmt.Errorf("wechatpay: an answer about refund %s (%q) cannot be believed", refundNo, f.Status)
 	}
 	return payment.RefundAnswer{RefundNo: refundNo, RefundID: f.RefundID, State: state, Amount: amount}, nil

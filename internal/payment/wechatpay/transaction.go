@@ -8,6 +8,7 @@ import (
 
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
+	"orderd/internal/payment/signed"
 )
 
 // transaction is a charge as the query and the callback tell it.
@@ -31,7 +32,7 @@ func (t *transaction) charge() (c payment.Charge, ok bool) {
 		"CLOSED": fsm.Closed, "REVOKED": fsm.Closed, "PAYERROR": fsm.Failed,
 	}
 	c = payment.Charge{PaymentNo: t.OutTradeNo, TransactionID: t.TransactionID, Currency: t.Amount.Currency}
-	if c.State, ok = states[t.TradeState]; !ok || !token(t.OutTradeNo) || t.TransactionID != "" && !token(t.TransactionID) {
+	if c.State, ok = states[t.TradeState]; !ok || !signed.Token(t.OutTradeNo) || t.TransactionID != "" && !signed.Token(t.TransactionID) {
 		return c, false
 	}
 	if c.Currency == "" {
