@@ -45,7 +45,10 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "mariadb")
+	data, tmp := filepath.Join(dir, "mariadb"), filepath.Join(dir, "tmp")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return nil, err
+	}
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
 		if err := installMariaDB(ctx, data, me.Username); err != nil {
 			return nil, err
@@ -56,7 +59,7 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 		return nil, err
 	}
 	m := &mariadb{server: server{addr: fmt.Sprintf("127.0.0.1:%d", port)}}
-	m.Process, err = startLogged(dir, "mariadbd", path, nil, "--no-defaults", "--user="+me.Username, "--datadir="+data, "--port="+strconv.Itoa(port),
+	m.Process, err = startLogged(dir, "mariadbd", path, nil, "--no-defaults", "--user="+me.Username, "--datadir="+data, "--tmpdir="+tmp, "--port="+strconv.Itoa(port),
 		"--bind-address=127.0.0.1", "--socket="+filepath.Join(dir, "s"), "--pid-file="+filepath.Join(dir, "pid"), "--skip-name-resolve",
 		"--max-connections=600", "--performance-schema=OFF", "--innodb-buffer-pool-size="+memory, "--innodb-log-file-size=512M",
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON") // durable, as in production

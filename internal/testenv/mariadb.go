@@ -106,10 +106,14 @@ func startMariaDB(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "data")
+	// A starting mariadbd removes what it takes for temporary tables left behind, also those of another server in use.
+	data, tmp := filepath.Join(dir, "data"), filepath.Join(dir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+me.Username, "--datadir="+data,
+	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+me.Username, "--datadir="+data, "--tmpdir="+tmp,
 		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
 	if err != nil {
 		_ = os.RemoveAll(dir)
@@ -117,7 +121,7 @@ func startMariaDB(options ...string) (*Server, error) {
 	}
 	s := &Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
 	s.run = Run{Path: server, Dir: dir, Args: append([]string{
-		"--no-defaults", "--user=" + me.Username, "--datadir=" + data,
+		"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--tmpdir=" + tmp,
 		"--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
 		"--socket=" + filepath.Join(dir, "s"), "--pid-file=" + filepath.Join(dir, "pid"),
 		"--skip-name-resolve", "--max-connections=500", "--lock-wait-timeout=10",

@@ -72,6 +72,19 @@ func (s *Server) Restart() error {
 	return nil
 }
 
+// ended tells whether the process is no longer there, and what it logged last.
+func (s *Server) ended() (log []byte, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.proc.Done():
+		text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		return tail(text), true
+	default:
+		return nil, false
+	}
+}
+
 // Stop ends the process and removes its data.
 func (s *Server) Stop() {
 	s.mu.Lock()
@@ -137,5 +150,5 @@ func FreePort() (int, error) {
 
 func tail(text []byte) []byte {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return bytes.Join(lines[max(0, len(lines)-30):], []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-60):], []byte("\n"))
 }

@@ -1,6 +1,10 @@
 package testenv
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"os"
+)
 
 // StartShared starts one set of servers for many test processes, and returns the environment that points tests at them.
 func StartShared(rabbitmq bool) (env []string, stop func(), err error) {
@@ -22,6 +26,9 @@ func StartShared(rabbitmq bool) (env []string, stop func(), err error) {
 	stop = func() {
 		for _, s := range []*Server{db, rabbit.Server} {
 			if s != nil {
+				if log, ended := s.ended(); ended { // a failed test may have been its victim
+					fmt.Fprintf(os.Stderr, "%s ended by itself:\n%s\n", s.Addr, log)
+				}
 				s.Stop()
 			}
 		}

@@ -41,8 +41,13 @@ func TestOwnMariaDBKeepsItsDataOverACrash(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.Exec("INSERT INTO a VALUES (1)")
 	require.NoError(t, err)
+	var tmp string
+	require.NoError(t, db.QueryRow("SELECT @@tmpdir").Scan(&tmp))
+	require.Equal(t, filepath.Join(m.dir, "tmp"), tmp, "in a shared one, the next server to start removes the temporary tables of this one")
 	m.Kill()
 	require.Error(t, db.Ping())
+	_, ended := m.ended()
+	require.True(t, ended)
 	require.NoError(t, m.Restart())
 	var n int
 	require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM a").Scan(&n))
