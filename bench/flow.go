@@ -55,7 +55,7 @@ func newFlow(d *db.DB) (_ *flow, err error) {
 		Locks: idem.NewLocker(f.redis, m, log, idem.LockOptions{}), Gateways: map[string]payment.Gateway{port.Name(): port}, Metrics: m, Log: log})
 	broker := msg.NewLocal(msg.Schedule{})
 	broker.Subscribe(func(context.Context, msg.Message) error { return nil })
-	f.relay = &msg.Relay{DB: d, Broker: broker, Owner: "bench", Metrics: m, Log: log}
+	f.relay = &msg.Relay{DB: d, Broker: broker, Owner: 1, Metrics: m, Log: log}
 	return f, nil
 }
 

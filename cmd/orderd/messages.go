@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/errgroup"
 
 	"orderd/internal/db"
@@ -49,7 +50,7 @@ func consume(ctx context.Context, b msg.Broker, orders *order.Service) error {
 
 // publish runs the relay and the pruner until ctx ends.
 func (s *Settings) publish(ctx context.Context, working *errgroup.Group, b msg.Broker, d *db.DB, m *metrics.Metrics, log *slog.Logger) {
-	relay := &msg.Relay{DB: d, Broker: b, Owner: "relay-" + ulid.Make().String(), Metrics: m, Log: log}
+	relay := &msg.Relay{DB: d, Broker: b, Owner: 1 + rand.Int64N(math.MaxInt64), Metrics: m, Log: log}
 	working.Go(func() error { work(ctx, "relay", s.WorkerInterval, log, relay.RunOnce); return nil })
 	working.Go(func() error {
 		work(ctx, "pruner", pruneInterval, log, func(ctx context.Context) (int, error) {

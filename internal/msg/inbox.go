@@ -2,6 +2,8 @@ package msg
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"orderd/internal/db"
 )
@@ -64,13 +66,27 @@ func ReceiveTx(tx *db.Tx, ms []Received) error {
 	return tx.Create(&ms).Error
 }
 
-// CountDuplicate is CountDuplicateTx by itself. Dying before it loses a count.
+// CountDuplicate notes one more arrival of a message that is known. Dying before it loses a count.
 func CountDuplicate(ctx context.Context, d *db.DB, id ID) error {
 	_, err := d.Exec(ctx, "inbox_duplicate", "UPDATE inbox_messages SET duplicates = duplicates + 1 WHERE source = ? AND message_id = ?", id.Source, id.MessageID)
 	return err
 }
 
-// CountDuplicateTx notes one more arrival of a message that is known.
-func CountDuplicateTx(tx *db.Tx, id ID) error {
-	return tx.Exec("UPDATE inbox_messages SET duplicates = duplicates + 1 WHERE source = ? AND message_id = ?", id.Source, id.MessageID).Error
+// CountDuplicatesTx notes one more arrival of messages that are known, or two of one that is named twice.
+func CountDuplicatesTx(tx *db.Tx, ids []ID) error {
+	times := map[ID]int{}
+	for _, id := range ids {
+		times[id]++
+	}
+	pairs := map[int][][2]string{}
+	for id, n := range times {
+		pairs[n] = append(pairs[n], [2]string{id.Source, id.MessageID})
+	}
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		condition, args := db.AnyPair("source", "message_id", pairs[n])
+		if err := tx.Exec("UPDATE inbox_messages SET duplicates = duplicates + ? WHERE "+condition, append([]any{n}, args...)...).Error; err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"gorm.io/gorm/clause"
-
 	"orderd/internal/db"
 	"orderd/internal/failpoint"
 	"orderd/internal/metrics"
@@ -32,7 +30,7 @@ const (
 type Relay struct {
 	DB      *db.DB
 	Broker  Broker
-	Owner   string // names this process in leases
+	Owner   int64 // this relay's number in leases: not 0, and no other's
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 
@@ -99,7 +97,7 @@ func (r *Relay) ping(ctx context.Context) error {
 func (r *Relay) claim(ctx context.Context) ([]pending, error) {
 	var ids []int64
 	err := r.DB.Read(ctx).Raw(`SELECT m.id FROM outbox_messages m
-		WHERE m.published_at IS NULL AND (m.lease_until IS NULL OR m.lease_until < ?)
+		WHERE m.published_at IS NULL AND m.lease_until < ?
 		AND NOT EXISTS (SELECT 1 FROM outbox_messages before_it
 			WHERE before_it.order_no = m.order_no AND before_it.seq = m.seq - 1 AND before_it.published_at IS NULL)
 		ORDER BY m.id LIMIT ?`, r.DB.SQLNow(), relayBatch).Scan(&ids).Error
@@ -107,7 +105,7 @@ func (r *Relay) claim(ctx context.Context) ([]pending, error) {
 		return nil, err
 	}
 	n, err := r.DB.Exec(ctx, "relay_claim", `UPDATE outbox_messages SET lease_owner = ?, lease_until = ?
-		WHERE id IN ? AND published_at IS NULL AND (lease_until IS NULL OR lease_until < ?)`,
+		WHERE id IN ? AND published_at IS NULL AND lease_until < ?`,
 		r.Owner, r.DB.SQLNowPlus(relayLease), ids, r.DB.SQLNow())
 	if err != nil || n == 0 {
 		return nil, err
@@ -142,7 +140,7 @@ func (r *Relay) settle(ctx context.Context, batch []pending, errs []error) (int,
 	for attempts, ids := range refused {
 		err = errors.Join(err, r.release(ctx, ids, r.DB.SQLNowPlus(min(time.Second<<min(attempts, 10), maxBackoff))))
 	}
-	err = errors.Join(err, r.release(ctx, unsent, nil))
+	err = errors.Join(err, r.release(ctx, unsent, r.DB.SQLNow()))
 	if failure != nil {
 		err = errors.Join(err, fmt.Errorf("%d events not confirmed: %w", len(unsent), failure))
 	}
@@ -154,7 +152,7 @@ func (r *Relay) mark(ctx context.Context, ids []int64) error {
 		return nil
 	}
 	// lease_owner: of a relay that was paused until another took over, only the other marks.
-	_, err := r.DB.Exec(ctx, "relay_mark", `UPDATE outbox_messages SET published_at = ?, lease_owner = NULL, lease_until = NULL
+	_, err := r.DB.Exec(ctx, "relay_mark", `UPDATE outbox_messages SET published_at = ?
 		WHERE id IN ? AND lease_owner = ? AND published_at IS NULL`, r.DB.SQLNow(), ids, r.Owner)
 	return err
 }
@@ -164,10 +162,7 @@ func (r *Relay) release(ctx context.Context, ids []int64, until any) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if until == nil {
-		until = clause.Expr{SQL: "NULL"}
-	}
-	_, err := r.DB.Exec(ctx, "relay_release", `UPDATE outbox_messages SET attempts = attempts + 1, lease_owner = NULL, lease_until = ?
+	_, err := r.DB.Exec(ctx, "relay_release", `UPDATE outbox_messages SET attempts = attempts + 1, lease_owner = 0, lease_until = ?
 		WHERE id IN ? AND lease_owner = ? AND published_at IS NULL`, until, ids, r.Owner)
 	return err
 }

@@ -43,7 +43,7 @@ func (w *world) database() *db.DB {
 	return open(w.t, "mysql")
 }
 
-func relay(d *db.DB, b msg.Broker, owner string) *msg.Relay {
+func relay(d *db.DB, b msg.Broker, owner int64) *msg.Relay {
 	return &msg.Relay{DB: d, Broker: b, Owner: owner, Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}
 }
 
@@ -98,7 +98,7 @@ func TestRelaysKeepTheOrder(t *testing.T) {
 		fill(t, d, orders, seqs)
 		var relays sync.WaitGroup
 		for i := range 3 {
-			r := relay(d, dropping{w.Broker}, fmt.Sprint("relay-", i))
+			r := relay(d, dropping{w.Broker}, int64(i+1))
 			relays.Go(func() {
 				for count(t, d, "published_at IS NULL") > 0 {
 					_, _ = r.RunOnce(t.Context())
@@ -145,14 +145,14 @@ func TestUnroutableStays(t *testing.T) {
 		return nil
 	})
 	fill(t, d, 2, 2)
-	r := relay(d, b, "r")
+	r := relay(d, b, 1)
 	for range 4 {
 		_, err := r.RunOnce(t.Context())
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"O000001-1", "O000001-2"}, got)
 	require.EqualValues(t, 2, count(t, d, "published_at IS NULL"))
-	require.EqualValues(t, 1, count(t, d, "attempts = 1 AND lease_until > 0"), "tried once, and then left alone for a while")
+	require.EqualValues(t, 1, count(t, d, "attempts = 1 AND lease_owner = 0"), "tried once, and then left alone for a while")
 }
 
 // A relay that was paused past its lease, while another one published, marks nothing.
@@ -167,14 +167,14 @@ func TestPausedRelayMarksNothing(t *testing.T) {
 			other.Subscribe(func(context.Context, msg.Message) error { taken++; return nil })
 			slow := msg.NewLocal(quick)
 			slow.Subscribe(func(context.Context, msg.Message) error { // the pause, while its lease runs out
-				_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 'slow'", d.SQLNowPlus(-time.Second))
+				_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 1", d.SQLNowPlus(-time.Second))
 				require.NoError(t, err)
-				n, err := relay(d, other, "fast").RunOnce(t.Context())
+				n, err := relay(d, other, 2).RunOnce(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, 1, n)
 				return errors.New("no confirm")
 			})
-			_, err := relay(d, slow, "slow").RunOnce(t.Context())
+			_, err := relay(d, slow, 1).RunOnce(t.Context())
 			require.Error(t, err)
 			require.Equal(t, 1, taken)
 			require.EqualValues(t, 1, count(t, d, "seq = 1 AND published_at IS NOT NULL AND attempts = 0"), "released by one that has it no more")
@@ -191,7 +191,7 @@ func TestBrokerAway(t *testing.T) {
 	w := onRabbitMQ(t, broker)
 	d := open(t, "mysql")
 	fill(t, d, 20, 1)
-	r := relay(d, rabbit(t, url), "r")
+	r := relay(d, rabbit(t, url), 1)
 	require.NoError(t, r.Broker.Ping(t.Context()))
 	proxy.BlackHole()
 	began := time.Now()
@@ -199,7 +199,7 @@ func TestBrokerAway(t *testing.T) {
 	require.Error(t, err)
 	require.Zero(t, n)
 	require.Less(t, time.Since(began), 12*time.Second)
-	require.EqualValues(t, 20, count(t, d, "published_at IS NULL AND lease_until IS NULL"), "given back at once")
+	require.EqualValues(t, 20, count(t, d, "published_at IS NULL AND lease_owner = 0"), "given back at once")
 	began = time.Now()
 	n, err = r.RunOnce(t.Context())
 	require.NoError(t, err, "the broker is left alone")
@@ -304,7 +304,7 @@ func BenchmarkRelay(b *testing.B) {
 	defer func() { require.NoError(b, broker.Close()) }()
 	require.NoError(b, broker.Ping(b.Context()))
 	fill(b, d, max(1, b.N/4), 4)
-	r := relay(d, broker, "r")
+	r := relay(d, broker, 1)
 	b.ResetTimer()
 	n := 0
 	for {

@@ -140,7 +140,7 @@ func (s *Service) checkCommand(c msg.Command) (doing, error) {
 
 // CheckPayment asks the gateway about a payment and settles its answer. Errors are those of Settle, and not_found.
 func (s *Service) CheckPayment(ctx context.Context, paymentNo string) error {
-	p, err := payment.Find(ctx, s.DB, paymentNo)
+	p, err := s.findPayment(ctx, paymentNo)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (s *Service) record(ctx context.Context, c msg.Command, orderNo, outcome st
 			return err // out of stock: the order's creation was its effect
 		}
 		if len(known) > 0 {
-			return msg.CountDuplicateTx(tx, msg.ID{Source: r.Source, MessageID: r.MessageID})
+			return msg.CountDuplicatesTx(tx, []msg.ID{msg.ID{Source: r.Source, MessageID: r.MessageID}})
 		}
 		r.OrderNo, r.Outcome, r.ReceivedAt = orderNo, outcome, tx.Now
 		return msg.ReceiveTx(tx, []msg.Received{*r})

@@ -38,7 +38,8 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 		}
 		return s.reread(ctx, o)
 	}
-	ok, err := payment.Accept(ctx, s.DB, charge)
+	a := &accepting{charge: charge}
+	err = s.accepts.Do(ctx, a)
 	if db.IsDuplicate(err) {
 		s.alert(ctx, "message_conflict", "payment_no", p.PaymentNo, "transaction_id", charge.TransactionID)
 		return errMessageConflict("this transaction_id stands for another payment")
@@ -46,7 +47,7 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 	if err != nil {
 		return err
 	}
-	if ok {
+	if a.ok {
 		p.Status, p.PayURL = fsm.Pending, &charge.PayURL
 		if charge.TransactionID != "" { // some gateways give a number only once it is paid
 			p.TransactionID = &charge.TransactionID
@@ -54,6 +55,25 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 		return nil
 	}
 	return s.afterLostRace(ctx, o, charge)
+}
+
+// accepting is a charge that its gateway has, on its way into the books.
+type accepting struct {
+	charge payment.Charge
+	ok     bool // it is PENDING
+}
+
+// runAccept is the batch function of what follows a gateway's answer. Run again, it finds its own PENDING.
+func (s *Service) runAccept(ctx context.Context, as []*accepting) error {
+	charges := make([]payment.Charge, len(as))
+	for i, a := range as {
+		charges[i] = a.charge
+	}
+	accepted, err := payment.Accept(ctx, s.DB, charges)
+	for _, a := range as {
+		a.ok = accepted[a.charge.PaymentNo]
+	}
+	return err
 }
 
 // charge asks the gateway for the charge, first whether it has it if that is in doubt.
@@ -106,7 +126,7 @@ func (s *Service) afterLostRace(ctx context.Context, o *Order, charge payment.Ch
 	if err := s.reread(ctx, o); err != nil {
 		return err
 	}
-	stored, err := payment.Find(ctx, s.DB, charge.PaymentNo)
+	stored, err := s.findPayment(ctx, charge.PaymentNo)
 	if err != nil || stored == nil || stored.Status != fsm.Closed && stored.Status != fsm.Failed {
 		return err
 	}
@@ -149,7 +169,7 @@ func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit 
 	}
 	of := p.Ref()
 	if of.TransactionID == "" { // p may be from before the lease, when the charge had no number yet
-		stored, err := payment.Find(ctx, s.DB, p.PaymentNo)
+		stored, err := s.findPayment(ctx, p.PaymentNo)
 		if err != nil {
 			return payment.Charge{}, err
 		}

@@ -71,13 +71,45 @@ func fill(q *gorm.DB, orders []*Order) error {
 	return nil
 }
 
-// find returns the order with this number, or nil.
+// find returns the order with this number, or nil. It is the caller's own to change.
 func (s *Service) find(ctx context.Context, orderNo string) (*Order, error) {
-	orders, err := readOrders(s.DB.Read(ctx), []string{orderNo})
-	if err != nil || len(orders) == 0 {
+	o, ok, err := s.orders.Get(ctx, orderNo)
+	if err != nil || !ok {
 		return nil, err
 	}
-	return orders[0], nil
+	if o.Payment != nil {
+		p := *o.Payment
+		o.Payment = &p
+	}
+	return &o, nil
+}
+
+// findPayment returns the payment with this number, or nil.
+func (s *Service) findPayment(ctx context.Context, paymentNo string) (*payment.Payment, error) {
+	p, ok, err := s.payments.Get(ctx, paymentNo)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// runFind is the batch function of find.
+func (s *Service) runFind(ctx context.Context, orderNos []string) (map[string]Order, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	orders, err := readOrders(s.DB.Read(ctx), orderNos)
+	found := make(map[string]Order, len(orders))
+	for _, o := range orders {
+		found[o.OrderNo] = *o
+	}
+	return found, err
+}
+
+// runFindPayments is the batch function of findPayment.
+func (s *Service) runFindPayments(ctx context.Context, paymentNos []string) (map[string]payment.Payment, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return payment.FindAll(ctx, s.DB, paymentNos)
 }
 
 // Get returns an order, or 404 not_found: also for another user's.

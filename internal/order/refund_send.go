@@ -41,7 +41,7 @@ func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool)
 			s.alert(ctx, "refund_stuck", "refund_no", r.RefundNo, "order_no", r.OrderNo, "since", r.CreatedAt.Time)
 		}
 	}
-	p, err := payment.Find(ctx, s.DB, r.PaymentNo)
+	p, err := s.findPayment(ctx, r.PaymentNo)
 	if err != nil || p == nil {
 		return errors.Join(err, fmt.Errorf("payment %s of refund %s: not read", r.PaymentNo, r.RefundNo))
 	}

@@ -23,7 +23,7 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 	if r == nil || r.PaymentNo != n.PaymentNo {
 		return Settled{}, errNoRefund()
 	}
-	p, err := payment.Find(ctx, s.DB, r.PaymentNo)
+	p, err := s.findPayment(ctx, r.PaymentNo)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -51,7 +51,7 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 				return errMessageConflict("this message id came before with another content")
 			}
 			out = Settled{Result: duplicate, Guard: idem.GuardInbox}
-			return msg.CountDuplicateTx(tx, id)
+			return msg.CountDuplicatesTx(tx, []msg.ID{id})
 		}
 		out, alert, err = s.settleRefundTx(tx, n)
 		return err

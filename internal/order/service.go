@@ -22,6 +22,7 @@ const (
 	lockWait     = 2 * time.Second // for a twin to finish
 	gatewayTime  = 2 * time.Second // one gateway call inside a request
 	workerTime   = 5 * time.Second // one gateway call of a worker
+	readTime     = 4 * time.Second // one read
 	leaseReserve = 2 * time.Second // a lease outlives its call's deadline by this
 	lineLimit    = 100_000_000_000 // the largest amount of an order, minor units
 )
@@ -61,9 +62,12 @@ type Deps struct {
 // Service is the flow. Its exported methods are the use cases.
 type Service struct {
 	Deps
-	cfg     Config
-	places  *batch.Group[*placing]
-	settles *batch.Group[*settling]
+	cfg      Config
+	places   *batch.Group[*placing]
+	accepts  *batch.Group[*accepting]
+	settles  *batch.Group[*settling]
+	orders   *batch.Reader[string, Order]
+	payments *batch.Reader[string, payment.Payment]
 }
 
 // New returns the flow.
@@ -74,8 +78,12 @@ func New(c Config, d Deps) *Service {
 	c.BatchSize = orDefault(c.BatchSize, 128)
 	c.BatchQueue = orDefault(c.BatchQueue, 2048)
 	s := &Service{Deps: d, cfg: c}
-	s.places = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("place"), db.Away, s.runStages)
-	s.settles = batch.New(c.BatchSize, c.BatchQueue, d.Metrics.BatchSize.WithLabelValues("settle"), db.Away, s.runSettle)
+	size := d.Metrics.BatchSize.WithLabelValues
+	s.places = batch.New(c.BatchSize, c.BatchQueue, size("place"), db.Away, s.runStages)
+	s.accepts = batch.New(c.BatchSize, c.BatchQueue, size("accept"), db.Away, s.runAccept)
+	s.settles = batch.New(c.BatchSize, c.BatchQueue, size("settle"), db.Away, s.runSettle)
+	s.orders = batch.NewReader(c.BatchSize, c.BatchQueue, size("find"), s.runFind)
+	s.payments = batch.NewReader(c.BatchSize, c.BatchQueue, size("find_payment"), s.runFindPayments)
 	return s
 }
 

@@ -51,7 +51,7 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	if n.Kind == payment.RefundSucceeded || n.Kind == payment.RefundFailed {
 		return s.settleRefund(ctx, n)
 	}
-	pay, err := payment.Find(ctx, s.DB, n.PaymentNo)
+	pay, err := s.findPayment(ctx, n.PaymentNo)
 	if err != nil {
 		return Settled{}, err
 	}

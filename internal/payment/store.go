@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"orderd/internal/db"
@@ -55,14 +56,34 @@ func Unlease(ctx context.Context, d *db.DB, paymentNo, owner string) error {
 	return err
 }
 
-// Accept books that the gateway has the charge: PENDING, with the page where the shopper pays. It writes the payment
-// only: the order was PAYING before the gateway was called, and may be PAID by now. It returns false when the payment
-// is no longer INIT or UNKNOWN.
-func Accept(ctx context.Context, d *db.DB, c Charge) (bool, error) {
-	rows, err := d.Exec(ctx, "payment_accept", `UPDATE payments SET status = ?, transaction_id = NULLIF(?, ''), pay_url = ?, next_check_at = ?,
-		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
-		fsm.Pending, c.TransactionID, c.PayURL, d.SQLNowPlus(CheckAfter[0]), d.SQLNow(), c.PaymentNo, fsm.Payments.Sources(fsm.Accept))
-	return rows == 1, err
+// Accept books that the gateway has these charges: PENDING, with the page where the shopper pays. It writes the payments
+// only: their orders were PAYING before the gateway was called, and may be PAID by now. It returns those that are PENDING
+// now: of the others it was known already how they ended.
+func Accept(ctx context.Context, d *db.DB, cs []Charge) (map[string]bool, error) {
+	nos := make([]string, len(cs))
+	var transactions, pages []any
+	for i, c := range cs {
+		nos[i] = c.PaymentNo
+		transactions, pages = append(transactions, c.PaymentNo, c.TransactionID), append(pages, c.PaymentNo, c.PayURL)
+	}
+	which := "CASE payment_no" + strings.Repeat(" WHEN ? THEN ?", len(cs)) + " END"
+	args := append(append([]any{fsm.Pending}, transactions...), pages...)
+	args = append(args, d.SQLNowPlus(CheckAfter[0]), d.SQLNow(), nos, fsm.Payments.Sources(fsm.Accept))
+	rows, err := d.Exec(ctx, "payment_accept", `UPDATE payments SET status = ?, transaction_id = NULLIF(`+which+`, ''), pay_url = `+which+`,
+		next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no IN ? AND status IN ?`, args...)
+	if err != nil {
+		return nil, err
+	}
+	if rows < int64(len(cs)) { // the number does not tell which
+		if err := d.Read(ctx).Model(&Payment{}).Where("payment_no IN ? AND status = ?", nos, fsm.Pending).Pluck("payment_no", &nos).Error; err != nil {
+			return nil, err
+		}
+	}
+	accepted := make(map[string]bool, len(nos))
+	for _, no := range nos {
+		accepted[no] = true
+	}
+	return accepted, nil
 }
 
 // Lose books that the gateway's answer was lost (UNKNOWN), and when to ask for it.
@@ -76,11 +97,24 @@ func Lose(ctx context.Context, d *db.DB, p Payment) error {
 
 // Find returns a payment by its number, or nil.
 func Find(ctx context.Context, d *db.DB, paymentNo string) (*Payment, error) {
+	found, err := FindAll(ctx, d, []string{paymentNo})
+	if p, ok := found[paymentNo]; ok {
+		return &p, nil
+	}
+	return nil, err
+}
+
+// FindAll returns the payments with these numbers, as far as they exist.
+func FindAll(ctx context.Context, d *db.DB, paymentNos []string) (map[string]Payment, error) {
 	var ps []Payment
-	if err := d.Read(ctx).Where("payment_no = ?", paymentNo).Find(&ps).Error; err != nil || len(ps) == 0 {
+	if err := d.Read(ctx).Where("payment_no IN ?", paymentNos).Find(&ps).Error; err != nil {
 		return nil, err
 	}
-	return &ps[0], nil
+	found := make(map[string]Payment, len(ps))
+	for _, p := range ps {
+		found[p.PaymentNo] = p
+	}
+	return found, nil
 }
 
 // Due returns payments whose gateway should be asked by now, the longest due first.

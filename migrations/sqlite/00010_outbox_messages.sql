@@ -11,8 +11,8 @@ CREATE TABLE outbox_messages (
   created_at DATETIME NOT NULL CHECK (typeof(created_at) = 'integer'),
   published_at DATETIME NULL CHECK (typeof(published_at) IN ('integer', 'null')),
   attempts BIGINT NOT NULL DEFAULT 0 CHECK (typeof(attempts) = 'integer'),
-  lease_owner VARCHAR(64) NULL CHECK (length(lease_owner) <= 64),
-  lease_until DATETIME NULL CHECK (typeof(lease_until) IN ('integer', 'null')),
+  lease_owner BIGINT NOT NULL DEFAULT 0 CHECK (typeof(lease_owner) = 'integer'),
+  lease_until DATETIME NOT NULL DEFAULT 0 CHECK (typeof(lease_until) = 'integer'),
   CONSTRAINT uk_outbox_message UNIQUE (message_id),
   CONSTRAINT uk_outbox_order UNIQUE (order_no, seq)
 );
