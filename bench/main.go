@@ -56,6 +56,7 @@ type options struct {
 	md       string
 	dir      string
 	seed     uint64
+	profile  string
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -72,6 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.md, "md", "", "write the table as Markdown to this file; one with the bench markers keeps the rest of its text")
 	f.StringVar(&o.dir, "dir", "", "directory for the servers' data, on the disk to be measured (default: a temporary one)")
 	f.Uint64Var(&o.seed, "seed", 1, "which SKUs and users are chosen, and in which order the configurations run")
+	f.StringVar(&o.profile, "profile", "", "write orderd's CPU profile during each measurement into this directory, as NAME-CLIENTS.pprof")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

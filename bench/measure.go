@@ -101,8 +101,9 @@ func (l *lab) measure(ctx context.Context, s setup) (_ sample, err error) {
 	if s.op == flood { // the refused come back after a second
 		d *= 2
 	}
+	profiled := l.startProfile(ctx, s, r, d)
 	did, err := drive(ctx, clients, d)
-	if err != nil {
+	if err = errors.Join(err, profiled()); err != nil {
 		return out, err
 	}
 	if did.done == 0 {

@@ -221,7 +221,7 @@ func (s *Service) record(ctx context.Context, c msg.Command, orderNo, outcome st
 			return err // out of stock: the order's creation was its effect
 		}
 		if len(known) > 0 {
-			return msg.CountDuplicatesTx(tx, []msg.ID{msg.ID{Source: r.Source, MessageID: r.MessageID}})
+			return msg.CountDuplicatesTx(tx, []msg.ID{{Source: r.Source, MessageID: r.MessageID}})
 		}
 		r.OrderNo, r.Outcome, r.ReceivedAt = orderNo, outcome, tx.Now
 		return msg.ReceiveTx(tx, []msg.Received{*r})

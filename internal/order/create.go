@@ -15,9 +15,10 @@ import (
 )
 
 // createTx is the first stage: the order, its lines and its key's row, at the prices of this moment. The unique index
-// on order_no decides between twins: the loser's transaction runs again, and finds the order.
+// on order_no decides between twins: the loser's transaction runs again, and finds the order. The rows of the order are
+// written by flushTx.
 func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
-	catalogue, err := stock.ReadTx(tx, skus(ps))
+	catalogue, err := t.catalogueTx(tx, skus(ps))
 	if err != nil {
 		return err
 	}
@@ -28,6 +29,7 @@ func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 		} else if p.order, p.err = s.newOrder(p, catalogue, tx.Now); p.err == nil {
 			p.creating = true
 			created = append(created, p)
+			t.orders = append(t.orders, p.order)
 			t.move(p.order, fsm.Create, tx.Now, p.cause())
 		}
 	}
@@ -37,16 +39,17 @@ func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 	if err := msg.ReceiveTx(tx, receivedRows(created, tx.Now)); err != nil {
 		return err
 	}
-	if err := idem.BindTx(tx, keyRows(created)); err != nil {
-		return err
-	}
-	orders := make([]*Order, len(created))
-	var items []Item
-	for i, p := range created {
-		orders[i] = p.order
+	return idem.BindTx(tx, keyRows(created))
+}
+
+// insertOrdersTx writes new orders as what they have become in this transaction: their next stages needed no UPDATE.
+func insertOrdersTx(tx *db.Tx, orders []*Order) error {
+	if len(orders) == 0 {
+		return nil
 	}
 	// Two processes that insert the same numbers in different orders would wait for each other.
 	slices.SortFunc(orders, func(a, b *Order) int { return strings.Compare(a.OrderNo, b.OrderNo) })
+	var items []Item
 	for _, o := range orders {
 		items = append(items, o.Items...)
 	}

@@ -2,7 +2,11 @@ package order
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"gorm.io/gorm"
 
 	"orderd/internal/db"
 	"orderd/internal/fault"
@@ -15,7 +19,7 @@ import (
 // theirs stays CREATED and may ask again; the others become RESERVED. What was decided on the quantities read here is
 // written under their versions, as the last thing in the transaction.
 func (s *Service) reserveTx(tx *db.Tx, t *tail, ps []*placing) error {
-	catalogue, err := stock.ReadTx(tx, skus(ps))
+	catalogue, err := t.catalogueTx(tx, skus(ps))
 	if err != nil {
 		return err
 	}
@@ -27,9 +31,12 @@ func (s *Service) reserveTx(tx *db.Tx, t *tail, ps []*placing) error {
 	var reserved, refused []*placing
 	for _, p := range ps {
 		if p.err = short(p.order, left); p.err != nil {
+			// The sweeper leaves a refused order alone; a client that asks again gets a new decision.
+			p.order.RefusedAt, p.order.UpdatedAt = &tx.Now, tx.Now
 			refused = append(refused, p)
 			continue
 		}
+		p.order.RefusedAt = nil
 		reserved = append(reserved, p)
 		for _, it := range p.order.Items {
 			left[it.SKU] -= it.Quantity
@@ -37,28 +44,31 @@ func (s *Service) reserveTx(tx *db.Tx, t *tail, ps []*placing) error {
 			t.moves = append(t.moves, stock.Movement{SKU: it.SKU, Kind: stock.Reserve, Ref: p.orderNo, Delta: -it.Quantity, At: tx.Now})
 		}
 	}
-	if len(refused) > 0 {
-		// The sweeper leaves a refused order alone; a client that asks again gets a new decision.
-		err := tx.Exec("UPDATE orders SET refused_at = ?, updated_at = ? WHERE order_no IN ? AND status = ?", tx.Now, tx.Now, numbers(refused), fsm.Created).Error
+	if nos := stored(refused); len(nos) > 0 {
+		err := tx.Exec("UPDATE orders SET refused_at = ?, updated_at = ? WHERE order_no IN ? AND status = ?", tx.Now, tx.Now, nos, fsm.Created).Error
 		if err != nil {
 			return err
 		}
 	}
-	if len(reserved) == 0 {
-		return nil
-	}
-	r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, refused_at = NULL, updated_at = ? WHERE order_no IN ? AND status IN ?",
-		fsm.Reserved, tx.Now, numbers(reserved), fsm.Orders.Sources(fsm.Reserve))
-	if r.Error != nil {
-		return r.Error
-	}
-	if r.RowsAffected != int64(len(reserved)) {
-		return db.ErrConflict
+	if nos := stored(reserved); len(nos) > 0 {
+		r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, refused_at = NULL, updated_at = ? WHERE order_no IN ? AND status IN ?",
+			fsm.Reserved, tx.Now, nos, fsm.Orders.Sources(fsm.Reserve))
+		if err := exactly(len(nos), r); err != nil {
+			return err
+		}
 	}
 	for _, p := range reserved {
 		t.move(p.order, fsm.Reserve, tx.Now, p.cause())
 	}
 	return nil
+}
+
+// exactly makes another number of rows than expected a reason to read again and decide anew.
+func exactly(rows int, r *gorm.DB) error {
+	if r.Error == nil && r.RowsAffected != int64(rows) {
+		return db.ErrConflict
+	}
+	return r.Error
 }
 
 // short names the lines that the stock does not suffice for.
@@ -80,6 +90,8 @@ func short(o *Order, left map[string]int64) error {
 // openPaymentTx is the third stage: the intent to charge is committed before the gateway is called. A callback that
 // comes before the gateway's answer finds its payment, and after a crash everybody knows which payment_no to ask for.
 func (s *Service) openPaymentTx(tx *db.Tx, t *tail, ps []*placing) error {
+	// As in insertOrdersTx: the payments of new orders are what twins meet at first.
+	slices.SortFunc(ps, func(a, b *placing) int { return strings.Compare(a.orderNo, b.orderNo) })
 	attempts := make([]payment.Payment, len(ps))
 	for i, p := range ps {
 		attempts[i] = payment.Payment{PaymentNo: p.paymentNo, OrderNo: p.orderNo, Attempt: p.order.Attempts + 1, Gateway: p.order.Gateway,
@@ -89,13 +101,12 @@ func (s *Service) openPaymentTx(tx *db.Tx, t *tail, ps []*placing) error {
 		return err
 	}
 	expires := db.At(tx.Now.Add(s.cfg.PayTimeout).Truncate(time.Microsecond))
-	r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, attempts = attempts + 1, expires_at = ?, updated_at = ? WHERE order_no IN ? AND status IN ?",
-		fsm.Paying, expires, tx.Now, numbers(ps), fsm.Orders.Sources(fsm.OpenPayment))
-	if r.Error != nil {
-		return r.Error
-	}
-	if r.RowsAffected != int64(len(ps)) {
-		return db.ErrConflict
+	if nos := stored(ps); len(nos) > 0 {
+		r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, attempts = attempts + 1, expires_at = ?, updated_at = ? WHERE order_no IN ? AND status IN ?",
+			fsm.Paying, expires, tx.Now, nos, fsm.Orders.Sources(fsm.OpenPayment))
+		if err := exactly(len(nos), r); err != nil {
+			return err
+		}
 	}
 	for i, p := range ps {
 		p.opening = true

@@ -111,7 +111,7 @@ func (s *Service) confirm(ctx context.Context, n payment.Notice) (payment.Notice
 // runSettle is the batch function of settling.
 func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
 	return s.DB.InTx(ctx, "settle", func(tx *db.Tx) error {
-		if err := s.loadSettlingsTx(tx, xs); err != nil {
+		if err := loadSettlingsTx(tx, xs); err != nil {
 			return err
 		}
 		b := &books{tx: tx}
@@ -130,16 +130,27 @@ func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
 }
 
 // loadSettlingsTx finds which messages are known, and the payments and orders of the others.
-func (s *Service) loadSettlingsTx(tx *db.Tx, xs []*settling) error {
+func loadSettlingsTx(tx *db.Tx, xs []*settling) error {
 	ids := make([]msg.ID, len(xs))
-	paymentNos := make([]string, len(xs))
 	for i, x := range xs {
 		x.pay, x.order, x.out, x.twin, x.err = nil, nil, Settled{}, false, nil
-		ids[i], paymentNos[i] = x.id(), x.PaymentNo
+		ids[i] = x.id()
 	}
 	known, err := msg.KnownTx(tx, ids)
 	if err != nil {
 		return err
+	}
+	var fresh []*settling
+	var paymentNos []string
+	for _, x := range xs {
+		if before, ok := known[x.id()]; ok {
+			x.repeatOf(before)
+		} else {
+			fresh, paymentNos = append(fresh, x), append(paymentNos, x.PaymentNo)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
 	}
 	var payments []payment.Payment
 	if err := tx.Where("payment_no IN ?", paymentNos).Find(&payments).Error; err != nil {
@@ -159,28 +170,24 @@ func (s *Service) loadSettlingsTx(tx *db.Tx, xs []*settling) error {
 		orders[o.OrderNo] = o
 	}
 	seen := map[string]bool{}
-	for _, x := range xs {
+	for _, x := range fresh {
 		x.pay = pays[x.PaymentNo]
 		if x.pay == nil || orders[x.pay.OrderNo] == nil {
 			return db.ErrConflict // it was there a moment ago, and nothing is ever deleted
 		}
 		x.order = orders[x.pay.OrderNo]
-		if before, ok := known[x.id()]; ok {
-			x.repeatOf(before)
-			continue
-		}
 		message := x.Source + "\x00" + x.MessageID
 		x.twin = seen[x.order.OrderNo] || seen[message]
 		seen[x.order.OrderNo], seen[message] = true, true
 	}
-	return s.transactionsTx(tx, xs, pays)
+	return transactionsTx(tx, fresh)
 }
 
 // transactionsTx refuses notices whose transaction_id stands for another payment already.
-func (s *Service) transactionsTx(tx *db.Tx, xs []*settling, pays map[string]*payment.Payment) error {
+func transactionsTx(tx *db.Tx, xs []*settling) error {
 	var pairs [][2]string
 	for _, x := range xs {
-		if x.TransactionID != "" && x.out.Result == "" && x.err == nil {
+		if x.TransactionID != "" {
 			pairs = append(pairs, [2]string{x.Gateway, x.TransactionID})
 		}
 	}

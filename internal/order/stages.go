@@ -168,11 +168,14 @@ func keyRows(ps []*placing) []idem.Key {
 	return rows
 }
 
-// numbers returns the order_nos, sorted, as every transaction inserts and updates them.
-func numbers(ps []*placing) []string {
-	nos := make([]string, len(ps))
-	for i, p := range ps {
-		nos[i] = p.orderNo
+// stored returns the order_nos of those orders that have a row already, sorted, as every transaction updates them. The
+// others get theirs at the end of the transaction that creates them.
+func stored(ps []*placing) []string {
+	var nos []string
+	for _, p := range ps {
+		if !p.creating {
+			nos = append(nos, p.orderNo)
+		}
 	}
 	slices.SortFunc(nos, strings.Compare)
 	return nos

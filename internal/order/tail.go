@@ -2,6 +2,8 @@ package order
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"orderd/internal/db"
 	"orderd/internal/fsm"
@@ -47,20 +49,49 @@ type event struct {
 // TableName implements gorm's Tabler.
 func (event) TableName() string { return "order_events" }
 
+// eventData is what a message tells of an event.
+type eventData struct {
+	OrderNo  string    `json:"order_no"`
+	UserID   string    `json:"user_id"`
+	Seq      int64     `json:"seq"`
+	Event    string    `json:"event"`
+	From     fsm.State `json:"from"`
+	To       fsm.State `json:"to"`
+	Amount   int64     `json:"amount"`
+	Currency string    `json:"currency"`
+}
+
 // cause says who changes an order and why. received is the queue message that asked for it, if one did.
 type cause struct {
 	actor, cause, detail string
 	received             *msg.Received
 }
 
-// tail collects what every transaction on orders writes last, in the one order of locks that all keep: events,
-// messages, movements, and stock at the very end.
+// tail collects what every transaction on orders writes last, in the one order of locks that all keep: new orders,
+// events, messages, movements, and stock at the very end.
 type tail struct {
+	orders   []*Order // created in this transaction
 	events   []event
 	messages []msg.Message
 	moves    []stock.Movement
-	versions map[string]int64 // of the SKUs that are taken from
-	err      error            // the first that came up while collecting
+	stock    map[string]stock.Item // as read in this transaction
+	versions map[string]int64      // of the SKUs that are taken from
+	err      error                 // the first that came up while collecting
+}
+
+// catalogueTx returns what can be sold of skus, and reads only those that this transaction has not read yet: if one was
+// changed meanwhile, its version tells at the end.
+func (t *tail) catalogueTx(tx *db.Tx, skus []string) (map[string]stock.Item, error) {
+	if t.stock == nil {
+		t.stock = map[string]stock.Item{}
+	}
+	unread := slices.DeleteFunc(skus, func(sku string) bool { _, ok := t.stock[sku]; return ok })
+	if len(unread) == 0 {
+		return t.stock, nil
+	}
+	items, err := stock.ReadTx(tx, unread)
+	maps.Copy(t.stock, items)
+	return t.stock, err
 }
 
 // move notes that an order went through ev. The order's row must be, or be about to be, updated by a guarded statement
@@ -83,9 +114,8 @@ func (t *tail) note(o *Order, ev string, to fsm.State, messageType string, at db
 	o.Version++
 	t.events = append(t.events, event{OrderNo: o.OrderNo, Seq: o.Version, Event: ev, FromStatus: o.Status, ToStatus: to,
 		Actor: c.actor, Cause: c.cause, Detail: c.detail, At: at})
-	m, err := msg.NewMessage(o.OrderNo, o.Version, messageType, at, map[string]any{
-		"order_no": o.OrderNo, "user_id": o.UserID, "seq": o.Version, "event": ev, "from": o.Status, "to": to,
-		"amount": o.Amount, "currency": o.Currency})
+	m, err := msg.NewMessage(o.OrderNo, o.Version, messageType, at, eventData{
+		OrderNo: o.OrderNo, UserID: o.UserID, Seq: o.Version, Event: ev, From: o.Status, To: to, Amount: o.Amount, Currency: o.Currency})
 	t.err = errors.Join(t.err, err)
 	t.messages = append(t.messages, m)
 	o.Status, o.UpdatedAt = to, at
@@ -103,6 +133,9 @@ func lower(s fsm.State) string {
 func (s *Service) flushTx(tx *db.Tx, t *tail) error {
 	if t.err != nil {
 		return t.err
+	}
+	if err := insertOrdersTx(tx, t.orders); err != nil {
+		return err
 	}
 	if len(t.events) > 0 {
 		if err := tx.Create(&t.events).Error; err != nil {
