@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -38,30 +39,27 @@ func TestLockIsLostByAPausedHolder(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, mariadbRedis)
 	e.mute(t)
-	paused, other := e.start(t), e.start(t)
+	other := e.start(t)
 	keys := e.keys(t)
 	buyer := other.as(t, "u1")
-	left := int64(1_000_000) // the pause must hit a moment: most orders are through by then
+	left := int64(100)
 	sku := other.admin(t).stock(100, left)
 	for hit := 0; hit < min(rounds(t), 3); {
 		o := buyer.mustPlace(sku, 1)
 		left--
 		cb := e.paidAtGateway(t, o)
+		paused := e.startBinary(t, failpointBinary, []string{"ORDERD_FAILPOINT=settle.begin:1:stop"})
 		answered := make(chan answer, 1)
 		go func() { answered <- paused.as(t, "u1").during().callback(cb) }()
-		settled(t, func() error { // as soon as it has the lock, or is through already
-			if len(answered) > 0 {
+		settled(t, func() error {
+			if paused.stopped(t) {
 				return nil
 			}
-			n, err := keys.Exists(t.Context(), lockKey(o.OrderNo)).Result()
-			if err == nil && n == 0 {
-				err = redis.Nil
-			}
-			return err
+			return errors.New("it runs")
 		})
-		require.NoError(t, paused.Stop())
-		inside := keys.Del(t.Context(), lockKey(o.OrderNo)).Val() == 1 // its time is over
-		if inside {
+		// Its time is over. On a busy machine Redis may not have answered it in time: then it went on without.
+		held := keys.Del(t.Context(), lockKey(o.OrderNo)).Val() == 1
+		if held {
 			hit++
 			a := soon(t, 10*time.Second, func() answer {
 				return buyer.during().do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/cancel", nil)
@@ -74,10 +72,11 @@ func TestLockIsLostByAPausedHolder(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, a.Status, "%s", a)
 			require.Equal(t, http.StatusOK, buyer.callback(cb).Status, "the gateway sends again")
 		}
-		if inside {
+		if held {
 			require.Equal(t, "another's", keys.Get(t.Context(), lockKey(o.OrderNo)).Val(), "the late unlock freed another's lock")
 			require.NoError(t, keys.Del(t.Context(), lockKey(o.OrderNo)).Err())
 		}
+		require.Zero(t, paused.Term())
 		require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
 		require.Equal(t, 1, buyer.happened(o.OrderNo, "pay"))
 		require.Equal(t, left, buyer.available(sku))

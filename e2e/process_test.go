@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,6 +95,17 @@ func (p *process) Term() int {
 // Stop pauses it with SIGSTOP, Cont lets it go on.
 func (p *process) Stop() error { return p.proc.Signal(syscall.SIGSTOP) }
 func (p *process) Cont() error { return p.proc.Signal(syscall.SIGCONT) }
+
+// stopped reports whether it is paused.
+func (p *process) stopped(t testing.TB) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.proc.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, _ := strings.Cut(string(stat), ") ") // after the name, proc(5)
+	return strings.HasPrefix(state, "T")
+}
 
 // Done is closed when the process has ended, as at a failpoint.
 func (p *process) Done() <-chan struct{} { return p.proc.Done() }

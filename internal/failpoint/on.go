@@ -11,23 +11,30 @@ import (
 	"syscall"
 )
 
-var armed, after = parse(os.Getenv("ORDERD_FAILPOINT"))
+var armed, after, stop = parse(os.Getenv("ORDERD_FAILPOINT"))
 
 var passes atomic.Int64
 
-func parse(spec string) (name string, n int64) {
-	name, count, _ := strings.Cut(spec, ":")
+func parse(spec string) (name string, n int64, stop bool) {
+	name, rest, _ := strings.Cut(spec, ":")
+	count, how, _ := strings.Cut(rest, ":")
 	if n, _ = strconv.ParseInt(count, 10, 64); n < 1 {
 		n = 1
 	}
-	return name, n
+	return name, n, how == "stop"
 }
 
-// Here kills the process if the place named by parts is armed and this is its n-th pass.
+// Here kills or stops the process if the place named by parts is armed and this is its n-th pass.
 func Here(parts ...string) {
-	if name := strings.Join(parts, ""); name == armed && passes.Add(1) == after {
-		fmt.Fprintln(os.Stderr, "failpoint", name)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way: nothing after this line may run
+	name := strings.Join(parts, "")
+	if name != armed || passes.Add(1) != after {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "failpoint", name)
+	if stop {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal is on its way: nothing after this line may run
 }

@@ -45,6 +45,13 @@ func (s *Server) Kill() {
 	s.proc.Kill()
 }
 
+// Term ends the process in order, with SIGTERM.
+func (s *Server) Term() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc.Term(time.Minute)
+}
+
 // Restart kills the process if it is still there, starts it again on the same address and data, and waits until it answers.
 func (s *Server) Restart() error {
 	s.mu.Lock()
