@@ -43,6 +43,6 @@ func New(reg prometheus.Registerer) *Metrics {
 		Commands:         counter("orderd_commands_total", "Commands from the queue, by type and result: done, refused, repeated, put_off, parked.", "type", "result"),
 		Alerts:           counter("orderd_alerts_total", "Events that a person should look at.", "kind"),
 		HTTPDuration:     histogram("orderd_http_request_seconds", "Duration of HTTP requests.", prometheus.ExponentialBuckets(0.001, 2, 14), "method", "route", "status"),
-		BatchSize:        histogram("orderd_batch_size", "Items per group commit.", prometheus.ExponentialBuckets(1, 2, 8), "use_case"),
+		BatchSize:        histogram("orderd_batch_size", "Items per group commit or grouped read.", prometheus.ExponentialBuckets(1, 2, 8), "use_case"),
 	}
 }
