@@ -110,8 +110,7 @@ func (d *DB) gormConfig() *gorm.Config {
 		TranslateError:           false, // would drop the name of the violated key
 		DisableNestedTransaction: true,
 		NowFunc:                  func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
-		Logger: slowOnly{logger.NewSlogLogger(d.log, logger.Config{SlowThreshold: 500 * time.Millisecond, LogLevel: logger.Warn,
-			IgnoreRecordNotFoundError: true, ParameterizedQueries: true})},
+		Logger:                   slowOnly{logger.NewSlogLogger(d.log, logger.Config{SlowThreshold: slow, LogLevel: logger.Warn})},
 	}
 }
 
@@ -150,13 +149,24 @@ func (d *DB) Close() error {
 	return err
 }
 
-// slowOnly logs slow statements. Errors go up: many are lost races, which the caller understands, and the rest is logged
-// once, at the edge.
+// slow is the duration from which on a statement is logged.
+const slow = 500 * time.Millisecond
+
+// slowOnly logs slow statements, without their values, which are users' data. Errors go up: many are lost races, which the
+// caller understands, and the rest is logged once, at the edge.
 type slowOnly struct{ logger.Interface }
 
-// Trace implements logger.Interface.
-func (l slowOnly) Trace(ctx context.Context, begin time.Time, fc func() (string, int64), _ error) {
-	l.Interface.Trace(ctx, begin, fc, nil)
+// Trace implements logger.Interface. It forms the statement's text only for the log: for every statement that would cost as
+// much as sending it.
+func (l slowOnly) Trace(ctx context.Context, begin time.Time, text func() (string, int64), _ error) {
+	if time.Since(begin) > slow {
+		l.Interface.Trace(ctx, begin, text, nil)
+	}
+}
+
+// ParamsFilter implements gorm's ParamsFilter.
+func (slowOnly) ParamsFilter(_ context.Context, statement string, _ ...any) (string, []any) {
+	return statement, nil
 }
 
 // LogMode implements logger.Interface.

@@ -1,7 +1,9 @@
 package db_test
 
 import (
+	"bytes"
 	"database/sql"
+	"log/slog"
 	"strconv"
 	"testing"
 	"time"
@@ -95,4 +97,16 @@ func openSQL(t *testing.T, dsn string) *sql.DB {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() })
 	return pool
+}
+
+// A slow statement is logged, without the values that it was given: they are users' data. Others are not.
+func TestSlowStatementsAreLogged(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := open(t, "mysql", func(c *db.Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+	exec(t, d, "SELECT SLEEP(?), ?", 0, "quick")
+	require.Empty(t, out.String())
+	exec(t, d, "SELECT SLEEP(?), ?", 0.6, "a secret")
+	require.Contains(t, out.String(), "SELECT SLEEP(?), ?")
+	require.NotContains(t, out.String(), "secret")
 }
