@@ -38,6 +38,13 @@ var flows = []flow{
 		finish: (*victim).pay, status: "PAID", left: 7, charges: 1,
 	},
 	{
+		name: "the charge was never made", engines: onMariaDB,
+		faults: []rule{{On: "charge", Mode: "error_before", Rate: 1}},
+		points: "payment_missing.commit payment_missing.committed payment_never_made.commit payment_never_made.committed",
+		drive:  func(v *victim) { v.place() }, // the second time, the gateway does not know it
+		finish: (*victim).pay, status: "PAID", left: 7, charges: 1,
+	},
+	{
 		name: "settle", engines: onBoth, vars: []string{"ORDERD_STAGE_COMMIT=each"}, faults: silence,
 		points: "settle.begin settle.commit settle.committed",
 		drive: func(v *victim) {

@@ -19,6 +19,7 @@ import (
 	"orderd/internal/httpapi"
 	"orderd/internal/msg"
 	"orderd/internal/msg/rabbitmq"
+	"orderd/internal/payment"
 	"orderd/internal/testenv"
 )
 
@@ -94,8 +95,11 @@ func TestRepeatedCommandResumes(t *testing.T) {
 		require.Equal(t, fsm.Unknown, b.get(r.OrderNo).Payment.Status)
 		b.gateways["sandbox"].heal(t)
 		require.True(t, handle(body).Done())
+		require.Equal(t, fsm.Unknown, b.get(r.OrderNo).Payment.Status, "the gateway does not know it: once is not enough")
+		b.later(payment.SureAfter)
+		require.True(t, handle(body).Done())
 		require.Equal(t, fsm.Pending, b.get(r.OrderNo).Payment.Status)
-		require.EqualValues(t, 1, b.inbox(id).Duplicates)
+		require.EqualValues(t, 2, b.inbox(id).Duplicates)
 		require.EqualValues(t, 8, b.left(sku))
 		b.clean()
 	})

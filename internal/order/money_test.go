@@ -40,9 +40,10 @@ var states = []struct {
 	}},
 }
 
-func (b *bundle) must(_ order.Result, err error) {
+func (b *bundle) must(res order.Result, err error) order.Result {
 	b.t.Helper()
 	require.NoError(b.t, err)
+	return res
 }
 
 // replace moves the order's payment to the second gateway.

@@ -14,10 +14,11 @@ import (
 )
 
 // callGateway brings an INIT or UNKNOWN attempt of o to its gateway, outside of any lock and transaction, under the
-// payment's lease; leased says that the caller has it already. Somebody else having it is no error: o stays as it is.
+// payment's lease. leased says that the caller has it since it opened the attempt: nobody has sent it. Somebody else having
+// the lease is no error: o stays as it is.
 //
-// Dying before the call: the lease runs out, and the same payment_no is sent again. Dying after it: the same; the gateway
-// answers the charge that it has. A lost answer is UNKNOWN, never a failure: the money may be there.
+// Dying before the call or after it looks the same: the lease runs out, and whoever takes it next does not know whether the
+// charge was sent. It asks first. A lost answer is UNKNOWN, never a failure: the money may be there.
 func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit time.Duration) error {
 	p := o.Payment
 	if !leased {
@@ -26,7 +27,11 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 			return err
 		}
 	}
-	charge, err := s.charge(ctx, o, limit)
+	charge, err := s.charge(ctx, o, leased, limit)
+	if errors.Is(err, errNotSure) {
+		p.Status = fsm.Unknown
+		return nil
+	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "payment outcome unknown", "payment_no", p.PaymentNo, "order_no", o.OrderNo, "error", err)
 		p.Status = fsm.Unknown
@@ -76,8 +81,13 @@ func (s *Service) runAccept(ctx context.Context, as []*accepting) error {
 	return err
 }
 
-// charge asks the gateway for the charge, first whether it has it if that is in doubt.
-func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (payment.Charge, error) {
+// errNotSure says that the gateway does not know a charge, and that this does not count yet: see payment.Missing.
+var errNotSure = &fault.Error{Kind: fault.Unavailable, Code: "outcome_unknown", RetryAfter: payment.SureAfter,
+	Message: "it is not known yet whether the payment gateway has this payment; nothing was changed, send the same request again"}
+
+// charge asks the gateway for the charge; unless this is the first time, whether it has it already.
+func (s *Service) charge(ctx context.Context, o *Order, first bool, limit time.Duration) (payment.Charge, error) {
+	booking := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p := o.Payment
@@ -85,11 +95,15 @@ func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (pa
 	if !ok {
 		return payment.Charge{}, fmt.Errorf("gateway %q is not configured", p.Gateway)
 	}
-	if p.Status == fsm.Unknown {
+	if !first {
 		charge, err := s.query(ctx, gateway, p.Ref())
 		// Some gateways tell the pay page by the charge alone. It is repeated then; it stays one charge.
 		pageless := err == nil && charge.State == fsm.Pending && charge.PayURL == ""
-		if !errors.Is(err, payment.ErrNotFound) && !pageless {
+		if errors.Is(err, payment.ErrNotFound) {
+			if err := s.missing(booking, p); err != nil {
+				return charge, err
+			}
+		} else if !pageless {
 			return charge, err
 		}
 	}
@@ -99,6 +113,15 @@ func (s *Service) charge(ctx context.Context, o *Order, limit time.Duration) (pa
 	failpoint.Here("gateway_charge.called")
 	s.called(p.Gateway, "charge", charge.State, err)
 	return charge, err
+}
+
+// missing judges a gateway's answer that it does not know a charge which may have been sent: nil when that counts.
+func (s *Service) missing(ctx context.Context, p *payment.Payment) error {
+	sure, err := payment.Missing(ctx, s.DB, p.PaymentNo)
+	if err == nil && !sure {
+		err = errNotSure
+	}
+	return err
 }
 
 func (s *Service) query(ctx context.Context, g payment.Gateway, of payment.Ref) (payment.Charge, error) {
@@ -159,8 +182,10 @@ func answer(gateway string, c payment.Charge) payment.Notice {
 }
 
 // closeAtGateway makes a charge unpayable at its gateway and says what it is then: Closed, Failed or Succeeded. A charge
-// that the gateway does not know counts as closed: the caller has the payment's lease, so nobody is sending it.
+// that the gateway does not know counts as closed: the caller has the payment's lease, so nobody is sending it. If it may
+// have been sent before, that answer must come twice.
 func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit time.Duration) (payment.Charge, error) {
+	booking := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	gateway, ok := s.Gateways[p.Gateway]
@@ -182,7 +207,7 @@ func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit 
 	failpoint.Here("gateway_close.called")
 	s.called(p.Gateway, "close", charge.State, err)
 	if errors.Is(err, payment.ErrNotFound) {
-		return payment.Charge{PaymentNo: p.PaymentNo, State: fsm.Closed}, nil
+		return payment.Charge{PaymentNo: p.PaymentNo, State: fsm.Closed}, s.missing(booking, p)
 	}
 	if err != nil {
 		return charge, errGateway(err)

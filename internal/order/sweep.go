@@ -159,6 +159,9 @@ func (s *Service) checkPayment(ctx context.Context, p payment.Payment) error {
 // closeForgotten closes an attempt of an order that is past paying.
 func (s *Service) closeForgotten(ctx context.Context, p payment.Payment) error {
 	charge, err := s.closeAtGateway(ctx, &p, workerTime)
+	if errors.Is(err, errNotSure) { // which has set the next time to ask
+		return err
+	}
 	if err != nil {
 		return errors.Join(err, payment.Postpone(ctx, s.DB, p, false))
 	}

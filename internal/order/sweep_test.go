@@ -142,7 +142,10 @@ func TestTheSweeperResumes(t *testing.T) {
 		require.NoError(t, err)
 		b.gateways["sandbox"].heal(t)
 		b.due("payments")
-		require.Equal(t, 1, b.sweep())
+		require.Equal(t, 1, b.sweep(), "the gateway does not know the charge")
+		require.Equal(t, fsm.Unknown, b.get(res.Order.OrderNo).Payment.Status)
+		b.later(payment.SureAfter)
+		require.Equal(t, 1, b.sweep(), "and it says so again")
 		require.Equal(t, fsm.Pending, b.get(res.Order.OrderNo).Payment.Status)
 		require.Equal(t, fsm.Created, b.get(refused.OrderNo).Status)
 

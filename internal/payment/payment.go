@@ -23,6 +23,7 @@ type Payment struct {
 	RefundHeld       int64     `json:"-"` // promised back; never more than ReceivedAmount
 	NextCheckAt      *db.Time  `json:"-"`
 	Checks           int64     `json:"-"` // how often the gateway was asked
+	MissingSince     *db.Time  `json:"-"` // when the gateway first said that it does not know the charge: see Missing
 	LeaseOwner       *string   `json:"-"`
 	LeaseUntil       *db.Time  `json:"-"`
 	CreatedAt        db.Time   `json:"created_at"`

@@ -95,6 +95,29 @@ func Lose(ctx context.Context, d *db.DB, p Payment) error {
 	return err
 }
 
+// SureAfter is how far apart a gateway must say twice that it does not know a charge before we believe it: a charge whose
+// answer was lost may still be on its way, or not be seen yet by what answers the gateway's queries.
+const SureAfter = 5 * time.Second
+
+// Missing books that the gateway does not know a charge which may have been sent. It returns true when the gateway said so
+// before, SureAfter ago or longer by the database's clock: the charge was never made, and the caller, who holds the lease,
+// may send it or end the attempt. Else the payment is UNKNOWN, its lease is given back, and the gateway is asked again.
+//
+// A payment that is not in doubt any more makes it true as well: the statements that follow are guarded by its status.
+// Dying after true was returned, or a sending whose answer is lost again, takes two new answers.
+func Missing(ctx context.Context, d *db.DB, paymentNo string) (bool, error) {
+	inDoubt := []fsm.State{fsm.Init, fsm.Unknown}
+	rows, err := d.Exec(ctx, "payment_never_made", `UPDATE payments SET missing_since = NULL
+		WHERE payment_no = ? AND status IN ? AND missing_since <= ?`, paymentNo, inDoubt, d.SQLNowPlus(-SureAfter))
+	if err != nil || rows == 1 {
+		return err == nil, err
+	}
+	rows, err = d.Exec(ctx, "payment_missing", `UPDATE payments SET status = ?, missing_since = COALESCE(missing_since, ?), next_check_at = ?,
+		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
+		fsm.Unknown, d.SQLNow(), d.SQLNowPlus(SureAfter), d.SQLNow(), paymentNo, inDoubt)
+	return err == nil && rows == 0, err
+}
+
 // Find returns a payment by its number, or nil.
 func Find(ctx context.Context, d *db.DB, paymentNo string) (*Payment, error) {
 	found, err := FindAll(ctx, d, []string{paymentNo})
