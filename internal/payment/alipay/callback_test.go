@@ -10,6 +10,7 @@ import (
 
 	"orderd/internal/fault"
 	"orderd/internal/payment"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 func verifyBody(t *testing.T, body []byte) (payment.Notice, error) {
@@ -19,7 +20,7 @@ func verifyBody(t *testing.T, body []byte) (payment.Notice, error) {
 
 func TestPaidCallback(t *testing.T) {
 	t.Parallel()
-	n, err := verifyBody(t, sign(t, alipayKey(), paidFields()))
+	n, err := verifyBody(t, signedtest.Alipay(t, alipayKey(), paidFields()))
 	require.NoError(t, err)
 	require.Len(t, n.PayloadHash, 64)
 	n.PayloadHash = ""
@@ -72,7 +73,7 @@ func TestFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, err := verifyBody(t, sign(t, alipayKey(), c.fields))
+			n, err := verifyBody(t, signedtest.Alipay(t, alipayKey(), c.fields))
 			if err != nil {
 				require.NotNil(t, fault.As(err), err)
 				require.Equal(t, c.want, fault.As(err).Code, err)
@@ -86,7 +87,7 @@ func TestFields(t *testing.T) {
 // Bodies that nobody may believe, whatever they say.
 func TestForgedCallbacks(t *testing.T) {
 	t.Parallel()
-	genuine := string(sign(t, alipayKey(), paidFields()))
+	genuine := string(signedtest.Alipay(t, alipayKey(), paidFields()))
 	edit := func(old, new string) string {
 		require.Contains(t, genuine, old)
 		return strings.Replace(genuine, old, new, 1)
@@ -109,8 +110,8 @@ func TestForgedCallbacks(t *testing.T) {
 		"signature with spaces for plus": edit(sig, "sign="+strings.Repeat("%20", 344)),
 		"sign_type RSA":                  edit("sign_type=RSA2", "sign_type=RSA"),
 		"no sign_type":                   edit("sign_type=RSA2", ""),
-		"of a stranger":                  string(sign(t, otherKey(), paidFields())),
-		"signed with our own key":        string(sign(t, appKey(), paidFields())),
+		"of a stranger":                  string(signedtest.Alipay(t, otherKey(), paidFields())),
+		"signed with our own key":        string(signedtest.Alipay(t, appKey(), paidFields())),
 		"two fields for one":             edit("subject=", "subject%3Dx%26seller_id="),
 		"bad escape":                     genuine + "&x=%zz",
 		"semicolon":                      genuine + ";x=1",
@@ -128,12 +129,12 @@ func TestForgedCallbacks(t *testing.T) {
 // Alipay sends a message again with another notify_time, and another signature for that; the inbox must know it again.
 func TestRepeatIsTheSameMessage(t *testing.T) {
 	t.Parallel()
-	first, err := verifyBody(t, sign(t, alipayKey(), paidFields()))
+	first, err := verifyBody(t, signedtest.Alipay(t, alipayKey(), paidFields()))
 	require.NoError(t, err)
-	again, err := verifyBody(t, sign(t, alipayKey(), with(paidFields(), "notify_time", "2026-03-05 13:06:07")))
+	again, err := verifyBody(t, signedtest.Alipay(t, alipayKey(), with(paidFields(), "notify_time", "2026-03-05 13:06:07")))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	other, err := verifyBody(t, sign(t, alipayKey(), with(paidFields(), "total_amount", "13.00")))
+	other, err := verifyBody(t, signedtest.Alipay(t, alipayKey(), with(paidFields(), "total_amount", "13.00")))
 	require.NoError(t, err)
 	require.NotEqual(t, first.PayloadHash, other.PayloadHash)
 }

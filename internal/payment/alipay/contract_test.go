@@ -8,6 +8,7 @@ import (
 
 	"orderd/internal/payment"
 	"orderd/internal/payment/gatewaytest"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 func TestContract(t *testing.T) {
@@ -51,5 +52,5 @@ func callback(t testing.TB, c gatewaytest.Callback) (http.Header, []byte) {
 	case gatewaytest.Malformed:
 		delete(fields, "total_amount")
 	}
-	return http.Header{"Content-Type": {"application/x-www-form-urlencoded; charset=utf-8"}}, sign(t, alipayKey(), fields)
+	return http.Header{"Content-Type": {"application/x-www-form-urlencoded; charset=utf-8"}}, signedtest.Alipay(t, alipayKey(), fields)
 }

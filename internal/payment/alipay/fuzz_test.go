@@ -3,11 +3,13 @@ package alipay
 import (
 	"bytes"
 	"testing"
+
+	"orderd/internal/payment/signed/signedtest"
 )
 
 // FuzzCallback: no body but one that says what Alipay signed is believed.
 func FuzzCallback(f *testing.F) {
-	genuine := sign(f, alipayKey(), paidFields())
+	genuine := signedtest.Alipay(f, alipayKey(), paidFields())
 	f.Add(genuine)
 	f.Add(bytes.Replace(genuine, []byte("12.99"), []byte("12.98"), 1))
 	f.Add([]byte("sign_type=RSA2&sign=AAAA&a=1&a=2"))

@@ -13,6 +13,7 @@ import (
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
 	"orderd/internal/payment/signed"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 func request() payment.ChargeRequest {
@@ -45,7 +46,7 @@ func TestConfig(t *testing.T) {
 			c.PrivateKey = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		},
 		"keys swapped":    func(c *Config) { c.PrivateKey, c.PublicKey = c.PublicKey, c.PrivateKey },
-		"our own public":  func(c *Config) { c.PublicKey = publicPEM(t, appKey()) },
+		"our own public":  func(c *Config) { c.PublicKey = signedtest.PublicPEM(t, appKey()) },
 		"no Alipay key":   func(c *Config) { c.PublicKey = nil },
 		"key without PEM": func(c *Config) { c.PublicKey = []byte("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A") },
 	} {

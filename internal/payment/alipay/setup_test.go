@@ -3,9 +3,6 @@ package alipay
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"orderd/internal/payment/signed"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,27 +37,13 @@ func appKey() *rsa.PrivateKey    { return keys()[0] }
 func alipayKey() *rsa.PrivateKey { return keys()[1] }
 func otherKey() *rsa.PrivateKey  { return keys()[2] }
 
-func privatePEM(t testing.TB, key *rsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
-
-func publicPEM(t testing.TB, key *rsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-}
-
 // config is a good one, for a gateway at url (without path).
 func config(t testing.TB, url string) Config {
 	t.Helper()
 	client := signed.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
 	return Config{
-		URL: url + "/gateway.do", AppID: appID, SellerID: sellerID, PrivateKey: privatePEM(t, appKey()), PublicKey: publicPEM(t, alipayKey()),
+		URL: url + "/gateway.do", AppID: appID, SellerID: sellerID, PrivateKey: signedtest.PrivatePEM(t, appKey()), PublicKey: signedtest.PublicPEM(t, alipayKey()),
 		NotifyURL: "https://shop.example/v1/payments/callbacks/alipay", Client: client,
 	}
 }
@@ -69,19 +53,6 @@ func connect(t testing.TB, url string) *Gateway {
 	g, err := NewGateway(config(t, url))
 	require.NoError(t, err)
 	return g
-}
-
-// sign signs a callback's fields as Alipay does and returns them as a body.
-func sign(t testing.TB, key *rsa.PrivateKey, fields map[string]string) []byte {
-	t.Helper()
-	signature, err := signed.Sign(key, content(fields, "sign", "sign_type"))
-	require.NoError(t, err)
-	form := url.Values{}
-	for name, value := range fields {
-		form.Set(name, value)
-	}
-	form.Set("sign", signature)
-	return []byte(form.Encode())
 }
 
 // paidFields is a callback as the documents show it (opendocs.alipay.com, "异步通知说明"), with refund_fee 0.00 and an

@@ -17,6 +17,7 @@ import (
 
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 var expiry = time.Now().Add(time.Hour)
@@ -59,7 +60,7 @@ func TestConfig(t *testing.T) {
 		"APIv3 key of 33":   func(c *Config) { c.APIv3Key += "x" },
 		"no platform key":   func(c *Config) { c.Platform = nil },
 		"platform serial":   func(c *Config) { c.Platform[0].Serial = "" },
-		"our own key":       func(c *Config) { c.Platform[0].PEM = publicPEM(t, merchantKey()) },
+		"our own key":       func(c *Config) { c.Platform[0].PEM = signedtest.PublicPEM(t, merchantKey()) },
 		"other certificate": func(c *Config) { c.Platform[0].PEM = certificatePEM(t, big.NewInt(0xABC)) },
 		"no notify URL":     func(c *Config) { c.NotifyURL = "" },
 		"notify with query": func(c *Config) { c.NotifyURL += "?x=1" },

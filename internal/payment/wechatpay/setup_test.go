@@ -1,12 +1,9 @@
 package wechatpay
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"net/http"
 	"strconv"
@@ -19,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"orderd/internal/payment/signed"
+	"orderd/internal/payment/signed/signedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,20 +52,13 @@ func privatePEM(t testing.TB, key *rsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 }
 
-func publicPEM(t testing.TB, key *rsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-}
-
 func config(t testing.TB, url string) Config {
 	t.Helper()
 	client := signed.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
 	return Config{
 		URL: url, MchID: mchID, AppID: appID, SerialNo: serialNo, PrivateKey: privatePEM(t, merchantKey()), APIv3Key: apiv3Key,
-		Platform:  []PlatformKey{{Serial: publicID, PEM: publicPEM(t, platformKey())}},
+		Platform:  []PlatformKey{{Serial: publicID, PEM: signedtest.PublicPEM(t, platformKey())}},
 		NotifyURL: "https://shop.example/v1/payments/callbacks/wechatpay", Client: client,
 	}
 }
@@ -82,26 +73,13 @@ func connect(t testing.TB, url string) *Gateway {
 // signedHeaders are those of an answer or callback, signed at at.
 func signedHeaders(t testing.TB, key *rsa.PrivateKey, serial string, at time.Time, body []byte) http.Header {
 	t.Helper()
-	timestamp := strconv.FormatInt(at.Unix(), 10)
-	signature, err := signed.Sign(key, lines(timestamp, "e63973074d9d78aff8fb62277b5f95a0", string(body)))
-	require.NoError(t, err)
-	h := http.Header{}
-	h.Set("Wechatpay-Serial", serial)
-	h.Set("Wechatpay-Timestamp", timestamp)
-	h.Set("Wechatpay-Nonce", "e63973074d9d78aff8fb62277b5f95a0")
-	h.Set("Wechatpay-Signature", signature)
-	return h
+	return signedtest.WechatPay(t, key, serial, strconv.FormatInt(at.Unix(), 10), body)
 }
 
 // seal encrypts a resource as WeChat Pay does.
 func seal(t testing.TB, plain []byte, nonce, associated string) resource {
 	t.Helper()
-	block, err := aes.NewCipher([]byte(apiv3Key))
-	require.NoError(t, err)
-	aead, err := cipher.NewGCM(block)
-	require.NoError(t, err)
-	sealed := aead.Seal(nil, []byte(nonce), plain, []byte(associated))
-	return resource{Algorithm: "AEAD_AES_256_GCM", Nonce: nonce, AssociatedData: associated, Ciphertext: base64.StdEncoding.EncodeToString(sealed)}
+	return resource{Algorithm: "AEAD_AES_256_GCM", Nonce: nonce, AssociatedData: associated, Ciphertext: signedtest.Seal(t, apiv3Key, plain, nonce, associated)}
 }
 
 type object = map[string]any
