@@ -15,7 +15,7 @@ run: ## start orderd with nothing else installed: SQLite, in-process Redis and b
 build: ## build ./orderd
 	CGO_ENABLED=0 go build -trimpath -o orderd ./cmd/orderd
 
-deps: $(SERVERS) ## install the servers that tests start (Debian, root): MariaDB, Redis, RabbitMQ, Chromium
+deps: $(SERVERS) ## install the servers that tests start (Debian, root): MariaDB, Redis, RabbitMQ, Chromium, libfaketime
 	$(SERVERS) -install
 
 # The race detector looks at everything that runs in one process; the end-to-end tests run the binary as it is shipped.

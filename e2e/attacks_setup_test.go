@@ -56,7 +56,7 @@ type company struct {
 	unpaid   []string // states other than success
 }
 
-// shop is orderd with all four gateways. Nothing answers at the three companies: each call is noted and refused, so
+// shop is orderd with all four gateways. At the three companies each call is noted and, unless a test answers it, refused:
 // their payments are UNKNOWN until a callback comes. Only the requests change the database.
 type shop struct {
 	*env
@@ -70,8 +70,16 @@ type shop struct {
 	wechatKey *rsa.PrivateKey
 	alipayKey *rsa.PrivateKey
 
-	mu    sync.Mutex
-	calls []string
+	mu     sync.Mutex
+	calls  []string
+	answer http.HandlerFunc // of the companies; nil: refused
+}
+
+// company has the companies answer calls from now on.
+func (s *shop) company(answer http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
 }
 
 func newShop(t testing.TB, replicas int) *shop {
@@ -82,6 +90,10 @@ func newShop(t testing.TB, replicas int) *shop {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.calls = append(s.calls, r.Method+" "+r.URL.Path)
+		if s.answer != nil {
+			s.answer(w, r)
+			return
+		}
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	t.Cleanup(refusing.Close)

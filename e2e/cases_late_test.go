@@ -152,6 +152,13 @@ func TestExpiry(t *testing.T) {
 		now := buyer.order(late.OrderNo)
 		require.Equal(t, "CANCELLED", now.Status)
 		refundOf(t, now, "LATE_PAYMENT", 200)
+		require.Equal(t, "SUCCEEDED", now.Payment.Status)
+		if e.engine == mariadbRedis { // we owe it from the moment on in which we have it
+			var together bool
+			require.NoError(t, e.sql(t).QueryRow("SELECT p.updated_at = r.created_at FROM payments p JOIN refunds r ON r.payment_no = p.payment_no WHERE p.payment_no = ?",
+				late.Payment.PaymentNo).Scan(&together))
+			require.True(t, together)
+		}
 		a := buyer.place(want(late.OrderNo, sku, 2))
 		require.Equal(t, 200, a.Status, a)
 		require.Equal(t, "CANCELLED", a.order(t).Status, "a repeat does not revive it")

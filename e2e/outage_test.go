@@ -207,32 +207,43 @@ func TestRowIsLockedForLong(t *testing.T) {
 	e.auditSettled(t)
 }
 
-// The gateway has taken the charge and its answer never came. That is no failure, and no second charge.
+// The gateway has taken the charge and its answer never came. That is no failure, and no second charge: whether the client
+// sends the order again, or nobody does and the gateway is asked, or the shopper has paid meanwhile and the gateway tells.
 func TestGatewayTimesOut(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t)
-		buyer := o.as(t, "u1")
-		sku := o.admin(t).stock(100, 10)
-		e.sandbox.faults(t, 1, rule{On: "charge", Mode: "timeout_after", Rate: 1, Times: 1})
-		body := want(newNo("late"), sku, 3)
-		a := buyer.place(body)
-		require.Equal(t, http.StatusAccepted, a.Status, "%s", a)
-		require.NotEmpty(t, a.Header.Get("Retry-After"))
-		first := a.order(t)
-		require.Equal(t, "PAYING", first.Status)
-		var now orderView
-		settled(t, func() error {
-			now = buyer.place(body).order(t)
-			if now.Payment.Status != "PENDING" {
-				return fmt.Errorf("the payment is %s", now.Payment.Status)
-			}
-			return nil
-		})
-		require.Equal(t, first.Payment.PaymentNo, now.Payment.PaymentNo)
-		e.sandbox.pay(t, now.Payment.PaymentNo)
-		buyer.becomes(now.OrderNo, "PAID")
-		require.Len(t, e.sandbox.ledger(t), 1)
-		require.EqualValues(t, 7, buyer.available(sku))
+		for i, how := range []string{"sent again", "asked", "told"} {
+			t.Run(how, func(t *testing.T) {
+				buyer := o.as(t, "u1")
+				sku := o.admin(t).stock(100, 10)
+				e.sandbox.faults(t, 1, rule{On: "charge", Mode: "timeout_after", Rate: 1, Times: 1})
+				body := want(newNo("late"), sku, 3)
+				a := buyer.place(body)
+				require.Equal(t, http.StatusAccepted, a.Status, "%s", a)
+				require.NotEmpty(t, a.Header.Get("Retry-After"))
+				first := a.order(t)
+				require.Equal(t, []string{"PAYING", "UNKNOWN"}, []string{first.Status, first.Payment.Status})
+				if how != "told" {
+					settled(t, func() error {
+						if how == "sent again" {
+							buyer.place(body)
+						}
+						if now := buyer.order(first.OrderNo); now.Payment.Status != "PENDING" {
+							return fmt.Errorf("the payment is %s", now.Payment.Status)
+						}
+						return nil
+					})
+				}
+				e.sandbox.pay(t, first.Payment.PaymentNo)
+				now := buyer.becomes(first.OrderNo, "PAID")
+				require.Equal(t, first.Payment.PaymentNo, now.Payment.PaymentNo)
+				require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, buyer.history(now.OrderNo))
+				require.Len(t, e.sandbox.ledger(t), i+1)
+				require.EqualValues(t, 7, buyer.available(sku))
+			})
+		}
+		require.EqualValues(t, 3, o.metric(t, `orderd_gateway_calls_total{call="charge",gateway="sandbox",outcome="unknown"}`))
+		require.Zero(t, o.metric(t, `orderd_gateway_calls_total{call="charge",gateway="sandbox",outcome="pending"}`), "it was sent again")
 		e.auditSettled(t)
 	})
 }

@@ -10,7 +10,7 @@ import (
 // packages maps each program that tests start to its Debian package.
 var packages = map[string]string{
 	"mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server", "redis-server": "redis-server",
-	"rabbitmq-server": "rabbitmq-server", "epmd": "erlang-base", "chromium": "chromium",
+	"rabbitmq-server": "rabbitmq-server", "epmd": "erlang-base", "chromium": "chromium", "faketime": "faketime",
 }
 
 // Find returns the path of a program. Servers live in sbin, which is not on every user's PATH.

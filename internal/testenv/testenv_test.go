@@ -54,6 +54,27 @@ func TestOwnMariaDBKeepsItsDataOverACrash(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
+func TestClockOfMariaDBMoves(t *testing.T) {
+	t.Parallel()
+	m := OwnMariaDB(t)
+	clock := m.FakeClock(t)
+	db := open(t, m.Database(t))
+	for _, by := range []time.Duration{0, time.Hour, -10 * time.Minute, 90 * time.Second, 0} {
+		clock.Move(t, by)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, Poll(ctx, nil, func(ctx context.Context) error {
+			var ahead float64 // seconds
+			err := db.QueryRowContext(ctx, "SELECT UNIX_TIMESTAMP(NOW(6)) - ?",
+				float64(time.Now().UnixMicro())/1e6).Scan(&ahead)
+			if err == nil && (ahead < by.Seconds()-1 || ahead > by.Seconds()+1) {
+				err = fmt.Errorf("the server is %v s ahead, not %v", ahead, by)
+			}
+			return err
+		}))
+	}
+}
+
 func TestRedisPausesAndRestarts(t *testing.T) {
 	t.Parallel()
 	r := Redis(t)
