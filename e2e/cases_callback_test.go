@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,10 +13,37 @@ import (
 // Payment notifications that come twice, at once, late and out of order.
 func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
-		nodes := e.replicas(t)
+		nodes := e.crossed(t)
 		e.mute(t)
 		admin, buyer := nodes[0].admin(t), nodes[0].as(t, "u1")
 		both := [2]*client{buyer, nodes[1].as(t, "u1")}
+
+		t.Run("before the charge is answered", func(t *testing.T) {
+			admin, buyer := admin.on(t), buyer.on(t)
+			for _, answer := range []string{"", "slow", "error_after", "garbage"} { // what becomes of the answer, which comes second
+				rules := []rule{{On: "callback", Mode: "before_response", Rate: 1, Times: 1}}
+				if answer != "" {
+					rules = append(rules, rule{On: "charge", Mode: answer, Rate: 1, Times: 1})
+				}
+				e.sandbox.faults(t, 1, rules...)
+				sku := admin.stock(100, 10)
+				body := want(newNo("ord"), sku, 3)
+				a := both[1].on(t).place(body)
+				require.Contains(t, []int{201, 202}, a.Status, a)
+				now := buyer.order(a.order(t).OrderNo)
+				require.Equal(t, "PAID", now.Status)
+				require.Equal(t, "SUCCEEDED", now.Payment.Status)
+				require.EqualValues(t, 300, now.PaidAmount)
+				require.EqualValues(t, 7, buyer.available(sku))
+				a = buyer.place(body)
+				require.Equal(t, 200, a.Status, a)
+				require.Equal(t, now, a.order(t))
+				require.Equal(t, "duplicate", buyer.callback(message(now)).result(t))
+				require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, buyer.history(now.OrderNo))
+				require.Equal(t, []string{"charge 300 CNY"}, e.sandbox.moves(t, now.Payment.PaymentNo))
+			}
+			e.mute(t)
+		})
 
 		t.Run("paying while the callback arrives", func(t *testing.T) {
 			admin, buyer := admin.on(t), buyer.on(t)
@@ -79,6 +107,73 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 			require.EqualValues(t, 2, next.order(t).Payment.Attempt)
 			require.Equal(t, 200, buyer.callback(e.paidAtGateway(t, next.order(t))).Status)
 			require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
+		})
+
+		t.Run("a failure before the success", func(t *testing.T) {
+			admin, buyer := admin.on(t), buyer.on(t)
+			for _, kind := range []string{"failed", "closed"} {
+				sku := admin.stock(100, 10)
+				o := buyer.mustPlace(sku, 1)
+				early := message(o)
+				early.Type = "payment." + kind
+				require.Equal(t, "applied", buyer.callback(early).result(t))
+				require.Equal(t, strings.ToUpper(kind), buyer.order(o.OrderNo).Payment.Status)
+				require.Equal(t, "PAYING", buyer.order(o.OrderNo).Status)
+				require.Contains(t, []string{"applied", "duplicate"}, buyer.callback(e.paidAtGateway(t, o)).result(t), "of the same charge")
+				require.Equal(t, "duplicate", buyer.callback(early).result(t))
+				now := buyer.order(o.OrderNo)
+				require.Equal(t, "PAID", now.Status)
+				require.Equal(t, "SUCCEEDED", now.Payment.Status)
+				require.Empty(t, now.Refunds)
+				require.EqualValues(t, 9, buyer.available(sku))
+			}
+		})
+
+		t.Run("late, in every status", func(t *testing.T) {
+			admin, buyer := admin.on(t), buyer.on(t)
+			for _, life := range [][]string{{"refunds"}, {"ship", "refunds"}, {"ship", "complete", "refunds"}} {
+				sku := admin.stock(100, 10)
+				o := buyer.mustPlace(sku, 3)
+				paid, refundNo := e.paidAtGateway(t, o), newNo("ref")
+				require.Equal(t, 200, buyer.callback(paid).Status)
+				late := map[string][]callback{"duplicate": {paid, message(o)}, "ignored": {message(o), message(o)}}
+				late["ignored"][0].Type, late["ignored"][1].Type = "payment.failed", "payment.closed"
+				unchanged := func() {
+					t.Helper()
+					before := buyer.do(http.MethodGet, "/v1/orders/"+o.OrderNo, nil)
+					for result, news := range late {
+						for _, cb := range news {
+							got := buyer.callback(cb).result(t)
+							require.Contains(t, []string{result, "duplicate"}, got, "%s of an order that is %s", cb.Type, before.order(t).Status)
+							require.Equal(t, "duplicate", buyer.callback(cb).result(t))
+							cb.ID = newNo("msg") // the same news again, as another message
+							require.Equal(t, result, buyer.callback(cb).result(t))
+						}
+					}
+					require.Equal(t, string(before.Body), string(buyer.do(http.MethodGet, "/v1/orders/"+o.OrderNo, nil).Body))
+					require.EqualValues(t, 7, buyer.available(sku))
+				}
+				unchanged()
+				bodies := map[string]obj{"ship": {"tracking_no": "T1"}, "complete": {}, "refunds": {"refund_no": refundNo, "amount": 300}}
+				for _, step := range life {
+					if a := admin.do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/"+step, bodies[step]); a.Status != 201 {
+						require.Equal(t, 200, a.Status, a)
+					}
+					unchanged()
+				}
+				failed := sentBack(o, refundNo, 300)
+				failed.Type = "refund.failed"
+				late["duplicate"] = append(late["duplicate"], sentBack(o, refundNo, 300))
+				late["ignored"] = append(late["ignored"], failed)
+				unchanged()
+				now := buyer.order(o.OrderNo)
+				require.Equal(t, "REFUNDED", now.Status)
+				require.EqualValues(t, 300, now.RefundedAmount)
+				for _, step := range []string{"payments", "cancel", "complete"} {
+					require.Equal(t, "invalid_transition", buyer.do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/"+step, obj{}).code(), step)
+				}
+				require.Equal(t, []string{"charge 300 CNY", "refund 300 CNY"}, e.sandbox.moves(t, o.Payment.PaymentNo))
+			}
 		})
 
 		t.Run("a payment that nobody knows", func(t *testing.T) {

@@ -51,6 +51,13 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 			refundOf(t, now, "LATE_PAYMENT", 300)
 			require.EqualValues(t, 10, buyer.available(sku))
 			require.Equal(t, 1, buyer.happened(placed.OrderNo, "late_payment"))
+			settled(t, func() error {
+				if r := buyer.order(placed.OrderNo).Refunds[0]; r.Status != "SUCCEEDED" {
+					return fmt.Errorf("refund is %s", r.Status)
+				}
+				return nil
+			})
+			require.Equal(t, []string{"charge 300 CNY", "refund 300 CNY"}, e.sandbox.moves(t, placed.Payment.PaymentNo))
 			e.mute(t)
 		})
 
@@ -82,6 +89,7 @@ func TestCancelAndExpiryAgainstPayment(t *testing.T) {
 				require.Equal(t, 200, again.Status, again)
 				require.Equal(t, "state", again.guard())
 			}
+			require.Equal(t, "invalid_transition", admin.refund(placed.OrderNo, newNo("ref"), 1).code(), "there is no money to send back")
 			require.EqualValues(t, 10, buyer.available(sku))
 			require.Equal(t, 1, buyer.happened(placed.OrderNo, "cancel"))
 			require.Equal(t, "invalid_transition", buyer.do(http.MethodPost, "/v1/orders/"+placed.OrderNo+"/payments", obj{}).code())
@@ -151,6 +159,7 @@ func TestExpiry(t *testing.T) {
 		require.Equal(t, "refund_opened", buyer.callback(cb).result(t))
 		now := buyer.order(late.OrderNo)
 		require.Equal(t, "CANCELLED", now.Status)
+		require.Zero(t, now.PaidAmount)
 		refundOf(t, now, "LATE_PAYMENT", 200)
 		require.Equal(t, "SUCCEEDED", now.Payment.Status)
 		if e.engine == mariadbRedis { // we owe it from the moment on in which we have it
@@ -159,6 +168,7 @@ func TestExpiry(t *testing.T) {
 				late.Payment.PaymentNo).Scan(&together))
 			require.True(t, together)
 		}
+		require.Equal(t, "invalid_transition", buyer.do(http.MethodPost, "/v1/orders/"+late.OrderNo+"/payments", obj{}).code(), "nor can it be paid anew")
 		a := buyer.place(want(late.OrderNo, sku, 2))
 		require.Equal(t, 200, a.Status, a)
 		require.Equal(t, "CANCELLED", a.order(t).Status, "a repeat does not revive it")
@@ -171,6 +181,25 @@ func TestExpiry(t *testing.T) {
 		})
 		require.Len(t, e.sandbox.ledger(t), 2, "in and out again")
 		e.auditSettled(t)
+		if e.engine == mariadbRedis {
+			e.nothingIsLeft(t)
+		}
+	})
+}
+
+// nothingIsLeft waits until nothing belongs to an order that has ended but its history: no attempt that can be paid, no
+// message that was not sent, no lock.
+func (e *env) nothingIsLeft(t testing.TB) {
+	t.Helper()
+	db, keys := e.sql(t), e.keys(t)
+	settled(t, func() error {
+		var attempts, messages int
+		err := db.QueryRow(`SELECT (SELECT COUNT(*) FROM payments p JOIN orders o ON o.order_no = p.order_no WHERE p.open_slot = 1 AND o.status <> 'PAYING'),
+			(SELECT COUNT(*) FROM outbox_messages WHERE published_at IS NULL)`).Scan(&attempts, &messages)
+		if locks := keys.Keys(t.Context(), lockKey("*")).Val(); err == nil && (attempts > 0 || messages > 0 || len(locks) > 0) {
+			err = fmt.Errorf("%d attempts, %d messages and the locks %v are left", attempts, messages, locks)
+		}
+		return err
 	})
 }
 

@@ -121,6 +121,16 @@ func (e *env) replicas(t testing.TB, vars ...string) [2]*orderd {
 	return [2]*orderd{first, e.start(t, vars...)}
 }
 
+// crossed starts replicas as above; what the gateway has to report of the second one's calls, it reports to the first.
+func (e *env) crossed(t testing.TB, vars ...string) [2]*orderd {
+	t.Helper()
+	first := e.start(t, vars...)
+	if e.engine == embedded {
+		return [2]*orderd{first, first}
+	}
+	return [2]*orderd{first, e.start(t, append(vars, "ORDERD_PUBLIC_URL="+first.url("api"))...)}
+}
+
 // sql opens the database beside the service, as an operator would; MariaDB only.
 func (e *env) sql(t testing.TB) *sql.DB {
 	t.Helper()

@@ -135,20 +135,15 @@ func (e *env) command(t testing.TB, args ...string) (code int, output string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// audit runs `orderd audit` and fails with the rows that it names.
-func (e *env) audit(t testing.TB) {
-	t.Helper()
-	if code, out := e.command(t, "audit"); code != 0 {
-		t.Errorf("orderd audit: exit code %d\n%s", code, out)
-	}
-}
-
-// auditSettled waits until the books are clean and equal the gateway's.
+// auditSettled waits until the books are clean and equal the gateway's: `orderd audit`, and `orderd reconcile` with the
+// gateway's ledger.
 func (e *env) auditSettled(t testing.TB) {
 	t.Helper()
 	settled(t, func() error {
-		if code, out := e.command(t, "audit"); code != 0 {
-			return fmt.Errorf("orderd audit: exit code %d\n%s", code, out)
+		for _, command := range [][]string{{"audit"}, {"reconcile", "--look=0s"}} {
+			if code, out := e.command(t, command...); code != 0 {
+				return fmt.Errorf("orderd %s: exit code %d\n%s", command[0], code, out)
+			}
 		}
 		return nil
 	})

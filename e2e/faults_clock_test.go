@@ -114,7 +114,7 @@ func TestGatewaysClockIsWrong(t *testing.T) {
 		e.sandbox.heal(t)
 		buyer.becomes(placed.OrderNo, "PAID")
 		require.EqualValues(t, 1, o.metric(t, taken))
-		e.audit(t)
+		e.auditSettled(t)
 	})
 }
 

@@ -179,15 +179,9 @@ func (c *campaign) settle() {
 		if err == nil && open > 0 {
 			err = fmt.Errorf("%d orders, payments and refunds are still being looked at", open)
 		}
-		if err != nil {
-			return err
-		}
-		if code, out := c.e.command(c.t, "reconcile", "--look=0s"); code != 0 {
-			return fmt.Errorf("orderd reconcile: exit code %d\n%s", code, out)
-		}
-		return nil
+		return err
 	})
-	c.e.audit(c.t)
+	c.e.auditSettled(c.t)
 }
 
 // explain accounts for the stock and the money, from the gateway's side.

@@ -126,6 +126,33 @@ func (a *arena) callbackAgainstResubmission() {
 	require.EqualValues(a.t, 7, a.admin.available(sku))
 }
 
+// A shopper pays the first attempt, that was said to have failed, and the second one too; both callbacks come at once. One
+// of them pays the order, the other's money goes back.
+func (a *arena) bothAttemptsPaid() {
+	a.mute(a.t)
+	sku := a.admin.stock(100, 10)
+	o := a.at(0).mustPlace(sku, 3)
+	failed := message(o)
+	failed.Type = "payment.failed"
+	require.Equal(a.t, "applied", a.at(1).callback(failed).result(a.t))
+	x := a.at(1).do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/payments", obj{})
+	require.Equal(a.t, http.StatusCreated, x.Status, "%s", x)
+	attempts := []orderView{o, x.order(a.t)}
+	require.EqualValues(a.t, 2, attempts[1].Payment.Attempt)
+	news := []callback{a.paidAtGateway(a.t, attempts[0]), a.paidAtGateway(a.t, attempts[1])}
+	results := map[string]int{}
+	for _, x := range gather(8, func(i int) answer { return a.at(i / 2).callback(news[i%2]) }) {
+		results[x.result(a.t)]++
+	}
+	require.Equal(a.t, map[string]int{"applied": 1, "refund_opened": 1, "duplicate": 6}, results)
+	now := a.at(0).order(o.OrderNo)
+	require.Equal(a.t, "PAID", now.Status)
+	require.EqualValues(a.t, 300, now.PaidAmount)
+	refundOf(a.t, now, "DUPLICATE_PAYMENT", 300)
+	require.EqualValues(a.t, 7, a.admin.available(sku))
+	require.Equal(a.t, 1, a.at(0).happened(o.OrderNo, "pay"))
+}
+
 // The first attempt has failed. Whoever opens the next and whoever cancels must not pass each other.
 func (a *arena) cancelAgainstAttempt() {
 	sku := a.admin.stock(100, 10)

@@ -23,8 +23,7 @@ func newArena(t *testing.T, vars ...string) *arena {
 	t.Helper()
 	e := newEnv(t, mariadbRedis, vars...)
 	a := &arena{env: e, t: t}
-	for range 2 {
-		o := e.start(t)
+	for _, o := range e.crossed(t) {
 		a.admin = o.admin(t)
 		a.buyers = append(a.buyers, o.as(t, "u1"))
 	}
@@ -67,6 +66,7 @@ var races = []struct {
 	{"callback against cancel", (*arena).callbackAgainstCancel},
 	{"callback against resubmission", (*arena).callbackAgainstResubmission},
 	{"cancel against a new attempt", (*arena).cancelAgainstAttempt},
+	{"both attempts paid", (*arena).bothAttemptsPaid},
 	{"ship", (*arena).ship},
 }
 

@@ -50,9 +50,10 @@ type bundle struct {
 // gateway is a sandbox gateway under a name of its own.
 type gateway struct {
 	*sandbox.Gateway
-	name  string
-	url   string
-	blind atomic.Int64 // so many more questions about charges are answered without sight of the newest
+	name   string
+	url    string
+	blind  atomic.Int64 // so many more questions about charges are answered without sight of the newest
+	closed func()       // what happens once it has closed a charge, before it answers
 }
 
 func (g *gateway) Name() string { return g.name }
@@ -62,6 +63,14 @@ func (g *gateway) Query(ctx context.Context, of payment.Ref) (payment.Charge, er
 		return payment.Charge{}, payment.ErrNotFound
 	}
 	return g.Gateway.Query(ctx, of)
+}
+
+func (g *gateway) Close(ctx context.Context, of payment.Ref) (payment.Charge, error) {
+	charge, err := g.Gateway.Close(ctx, of)
+	if g.closed != nil {
+		g.closed()
+	}
+	return charge, err
 }
 
 type options struct {
@@ -214,6 +223,20 @@ func (b *bundle) notice(gateway, paymentNo string) payment.Notice {
 	kind := map[fsm.State]payment.NoticeKind{fsm.Succeeded: payment.PaymentSucceeded, fsm.Failed: payment.PaymentFailed, fsm.Closed: payment.PaymentClosed}[c.State]
 	return payment.Notice{Source: "callback:" + gateway, Gateway: gateway, MessageID: no("msg"), PayloadHash: "h", Kind: kind,
 		PaymentNo: paymentNo, TransactionID: c.TransactionID, Amount: c.Amount, Currency: c.Currency}
+}
+
+// history returns the names of the order's events, in order.
+func (b *bundle) history(orderNo string) []string {
+	b.t.Helper()
+	entries, err := b.Timeline(b.t.Context(), admin, orderNo)
+	require.NoError(b.t, err)
+	var events []string
+	for _, e := range entries {
+		if e.Kind == "event" {
+			events = append(events, e.Event)
+		}
+	}
+	return events
 }
 
 // clean checks the invariants.

@@ -1,6 +1,8 @@
 package order_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,6 +110,139 @@ func TestCancelNeedsTheGateway(t *testing.T) {
 		require.Equal(t, "no more", again.Order.CancelReason)
 		require.EqualValues(t, 10, b.left(sku))
 		b.clean()
+	})
+}
+
+// The order is paid after a cancel, or its expiry, has looked at it and closed its charge: that comes too late and says so.
+func TestGivingUpLosesToAPayment(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sandbox, sku := b.gateways["sandbox"], b.sku(1299, 10)
+		sandbox.fault(t, "close", "closed_but_payable")
+		for i, giveUp := range []func(orderNo string){
+			func(orderNo string) {
+				_, err := b.Cancel(t.Context(), user, orderNo, "no more")
+				require.True(t, fault.Is(err, "invalid_transition"), "%v", err)
+			},
+			func(orderNo string) {
+				b.expired(orderNo, time.Second)
+				require.Zero(t, b.sweep())
+			},
+		} {
+			o := b.placed(sku)
+			sandbox.closed = func() {
+				sandbox.pay(t, o.Payment.PaymentNo, "")
+				out, err := b.Settle(t.Context(), b.notice("sandbox", o.Payment.PaymentNo))
+				require.NoError(t, err)
+				require.Equal(t, "applied", out.Result)
+			}
+			giveUp(o.OrderNo)
+			sandbox.closed = nil
+			require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
+			require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, b.history(o.OrderNo))
+			require.EqualValues(t, 8-2*i, b.left(sku))
+		}
+		b.clean()
+		b.gatewaysAgree()
+	})
+}
+
+// Whatever else is asked of a cancelled order, its stock comes back once.
+func TestStockComesBackOnce(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sku, handle := b.sku(1299, 10), b.handler()
+		o := b.placed(sku)
+		body := command(no("m"), "order.cancel", cancelData(o.OrderNo))
+		require.True(t, handle(body).Done())
+		require.EqualValues(t, 10, b.left(sku))
+		b.must(b.Cancel(t.Context(), user, o.OrderNo, "once more"))
+		_, err := b.refund(o.OrderNo, no("ref"), 1)
+		require.True(t, fault.Is(err, "invalid_transition"), "%v", err)
+		b.expired(o.OrderNo, time.Second)
+		require.Zero(t, b.sweep())
+		require.True(t, handle(body).Done())
+		require.True(t, handle(command(no("m"), "order.cancel", cancelData(o.OrderNo))).Done())
+		require.EqualValues(t, 10, b.left(sku))
+		require.Equal(t, []string{"create", "reserve", "open_payment", "cancel"}, b.history(o.OrderNo))
+		b.clean()
+	})
+}
+
+// The sweeper never rests and finds everything due, while orders are placed twice at once, paid and reported twice, and
+// some are over before they are paid. It sees what others have half done, and neither doubles nor undoes it.
+func TestTheSweeperAmongRequests(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		const orders, ended = 12, 3 // every third is over
+		sku := b.sku(1299, 1000)
+		b.gateways["sandbox"].fault(t, "close", "closed_but_payable")
+		ctx, stop := context.WithCancel(t.Context())
+		var sweeping, requests sync.WaitGroup
+		for range 2 {
+			sweeping.Go(func() {
+				for ctx.Err() == nil {
+					_, err := b.db.Exec(t.Context(), "test", "UPDATE payments SET next_check_at = ? WHERE next_check_at IS NOT NULL", b.db.SQLNowPlus(-time.Second))
+					if err == nil {
+						_, err = b.Sweep(t.Context())
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		orderNos := make([]string, orders)
+		for i := range orderNos {
+			orderNos[i] = no("ord")
+			requests.Go(func() {
+				var twins sync.WaitGroup
+				for range 2 {
+					twins.Go(func() {
+						if _, err := b.Place(t.Context(), request(orderNos[i], sku, 2)); err != nil && !fault.Is(err, "order_in_progress") {
+							t.Error(err)
+						}
+					})
+				}
+				twins.Wait()
+				o := b.get(orderNos[i])
+				b.eventually(func() error { // the gateway has it, whoever called it
+					_, err := b.gateways["sandbox"].Query(t.Context(), ref(o))
+					return err
+				})
+				if i%ended == 0 {
+					b.expired(o.OrderNo, time.Second)
+				}
+				b.gateways["sandbox"].pay(t, o.Payment.PaymentNo, "")
+				for range 2 {
+					twins.Go(func() {
+						if _, err := b.Settle(t.Context(), b.notice("sandbox", o.Payment.PaymentNo)); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				twins.Wait()
+			})
+		}
+		requests.Wait()
+		stop()
+		sweeping.Wait()
+		_, err := b.SendRefunds(t.Context())
+		require.NoError(t, err)
+		left := int64(1000)
+		for i, orderNo := range orderNos {
+			o := b.get(orderNo)
+			require.EqualValues(t, 1, o.Attempts)
+			require.Equal(t, fsm.Succeeded, o.Payment.Status)
+			if i%ended == 0 && o.Status == fsm.Cancelled {
+				require.Equal(t, []string{"create", "reserve", "open_payment", "cancel", "late_payment", "refund_opened", "refund_succeeded"}, b.history(orderNo))
+				require.Equal(t, payment.LatePayment, o.Refunds[0].Reason)
+				continue
+			}
+			left -= 2
+			require.Equal(t, fsm.Paid, o.Status)
+			require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, b.history(orderNo))
+		}
+		require.Equal(t, left, b.left(sku))
+		b.clean()
+		b.gatewaysAgree()
 	})
 }
 
