@@ -98,7 +98,7 @@ func TestRefunds(t *testing.T) {
 				release := hold(t, db, o.OrderNo)
 				done := make(chan answer, 1)
 				go func() { done <- admins[1].on(t).refund(o.OrderNo, refundNo, 30) }()
-				blocked(t, db)
+				blocked(t, db, "UPDATE orders")
 				require.Equal(t, "not_found", buyer.callback(cb).result(t))
 				release()
 				require.Equal(t, 201, (<-done).Status)

@@ -158,14 +158,14 @@ func hold(t testing.TB, db *sql.DB, orderNo string) (release func()) {
 	return release
 }
 
-// blocked waits until a statement of the service waits for the row that is held.
-func blocked(t testing.TB, db *sql.DB) {
+// blocked waits until such a statement of the service waits for a row that is held.
+func blocked(t testing.TB, db *sql.DB, statement string) {
 	t.Helper()
 	settled(t, func() error {
 		var n int
-		err := db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Query' AND info LIKE 'UPDATE orders%'").Scan(&n)
+		err := db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Query' AND info LIKE ?", statement+"%").Scan(&n)
 		if err == nil && n == 0 {
-			err = fmt.Errorf("no UPDATE of orders is waiting")
+			err = fmt.Errorf("no %s is waiting", statement)
 		}
 		return err
 	})
