@@ -186,7 +186,7 @@ func TestMessagesBrokerStopped(t *testing.T) {
 		})
 	}
 	settled(t, m.receive)
-	broker.Term() // killed hard, RabbitMQ 3.10 may keep its quorum queues to itself for minutes afterwards
+	broker.Term()      // killed hard, RabbitMQ 3.10 may keep its quorum queues to itself for minutes afterwards
 	<-time.After(down) // the fault's length
 	if err := broker.Restart(); err != nil {
 		t.Error(err)
