@@ -2,10 +2,12 @@ package order_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"orderd/internal/audit"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/order"
@@ -102,38 +104,80 @@ func TestRefundNewsFindTheOrderMovedOn(t *testing.T) {
 	})
 }
 
+// late is an order that was paid after it was cancelled, and the refund that it owes.
+func (b *bundle) late() (order.Order, func() payment.Refund) {
+	b.t.Helper()
+	sandbox := b.gateways["sandbox"]
+	sandbox.fault(b.t, "close", "closed_but_payable")
+	o := b.placed(b.sku(50, 10))
+	b.must(b.Cancel(b.t.Context(), user, o.OrderNo, ""))
+	sandbox.pay(b.t, o.Payment.PaymentNo, "")
+	_, err := b.Settle(b.t.Context(), b.notice("sandbox", o.Payment.PaymentNo))
+	require.NoError(b.t, err)
+	sandbox.heal(b.t)
+	return o, func() payment.Refund {
+		r, err := payment.FindRefund(b.t.Context(), b.db, "auto-"+o.Payment.PaymentNo)
+		require.NoError(b.t, err)
+		return *r
+	}
+}
+
+// sends lets the worker send and ask for all refunds that are open.
+func (b *bundle) sends() {
+	b.t.Helper()
+	b.due("refunds")
+	_, err := b.SendRefunds(b.t.Context())
+	require.NoError(b.t, err)
+}
+
 // An automatic refund goes under its next number after a failure. What is said of the earlier one does not touch it.
 func TestNewsOfAnEarlierTry(t *testing.T) {
 	each(t, func(t *testing.T, b *bundle) {
-		sandbox := b.gateways["sandbox"]
-		sandbox.fault(t, "close", "closed_but_payable")
-		o := b.placed(b.sku(50, 10))
-		b.must(b.Cancel(t.Context(), user, o.OrderNo, ""))
-		sandbox.pay(t, o.Payment.PaymentNo, "")
-		_, err := b.Settle(t.Context(), b.notice("sandbox", o.Payment.PaymentNo))
-		require.NoError(t, err)
-		find := func() payment.Refund {
-			r, err := payment.FindRefund(t.Context(), b.db, "auto-"+o.Payment.PaymentNo)
-			require.NoError(t, err)
-			return *r
-		}
+		_, find := b.late()
 		first := find()
 		require.Equal(t, "applied", b.hears(news(payment.RefundFailed, first)))
 		second := find()
 		require.Equal(t, first.RefundNo+"-2", second.SentNo())
 		require.Equal(t, "ignored", b.hears(news(payment.RefundFailed, first)))
 		require.Equal(t, second, find())
-		b.due("refunds")
-		_, err = b.SendRefunds(t.Context())
-		require.NoError(t, err)
+		b.sends()
 		require.Equal(t, fsm.Succeeded, find().Status)
-		for _, late := range []payment.Refund{first, second} {
-			require.Equal(t, "ignored", b.hears(news(payment.RefundFailed, late)))
-		}
+		require.Equal(t, "ignored", b.hears(news(payment.RefundFailed, first)))
+		require.Zero(t, b.alerts("refund_failed_after_success"), "that is how it was")
+		require.Equal(t, "ignored", b.hears(news(payment.RefundFailed, second)))
+		require.EqualValues(t, 1, b.alerts("refund_failed_after_success"))
 		require.Equal(t, "duplicate", b.hears(news(payment.RefundSucceeded, second)))
+		require.Zero(t, b.alerts("refund_sent_twice"))
+		require.Equal(t, "ignored", b.hears(news(payment.RefundSucceeded, first)), "the money has gone under the second number")
+		require.EqualValues(t, 1, b.alerts("refund_sent_twice"))
 		require.Equal(t, fsm.Succeeded, find().Status)
 		b.clean()
 		b.gatewaysAgree()
+	})
+}
+
+// A try that was said to have failed has sent the money after all: the next one is not sent, and the books name the number
+// that the gateway knows.
+func TestAnEarlierTrySucceedsAfterAll(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sandbox := b.gateways["sandbox"]
+		o, find := b.late()
+		first := find()
+		require.Equal(t, "applied", b.hears(news(payment.RefundFailed, first)))
+		_, err := sandbox.Refund(t.Context(), payment.RefundRequest{RefundNo: first.SentNo(), PaymentNo: o.Payment.PaymentNo, Amount: 100, Total: 100, Currency: "CNY"})
+		require.NoError(t, err)
+		require.Equal(t, "applied", b.hears(news(payment.RefundSucceeded, first)))
+		require.EqualValues(t, 1, b.alerts("refund_succeeded_after_failure"))
+		b.sends()
+		now := find()
+		require.Equal(t, fsm.Succeeded, now.Status)
+		require.Equal(t, first.SentNo(), now.SentNo())
+		require.Equal(t, "duplicate", b.hears(news(payment.RefundSucceeded, first)))
+		require.Zero(t, b.alerts("refund_sent_twice"))
+		breaks, err := audit.Reconcile(t.Context(), b.db, map[string]payment.Gateway{"sandbox": sandbox}, time.Now().Add(-time.Hour), nil)
+		require.NoError(t, err)
+		require.Empty(t, breaks)
+		b.clean()
 	})
 }
 

@@ -79,11 +79,13 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 	t := &tail{}
 	who := cause{actor: "gateway:" + n.Gateway, cause: n.Source + " " + n.MessageID, detail: fmt.Sprintf("%s: %d %s", n.RefundNo, r.Amount, r.Currency)}
 	switch {
-	case r.Status == fsm.Succeeded:
+	case r.Status == fsm.Succeeded && n.RefundNo == r.SentNo():
 		if n.Kind == payment.RefundSucceeded {
 			return Settled{Result: duplicate, Guard: idem.GuardState}, "", nil
 		}
 		out.Result, alert = ignored, "refund_failed_after_success" // the money may have come back to us: a person must look
+	case r.Status == fsm.Succeeded && n.Kind == payment.RefundSucceeded:
+		out.Result, alert = ignored, "refund_sent_twice" // under two of its numbers: the gateway has sent what it said had failed
 	case n.Kind == payment.RefundSucceeded && r.Status == fsm.Failed && r.Automatic == nil && !holdable(tx, r):
 		// Its hold was given back when it failed, and promised to another refund since. Both cannot be right: a person
 		// must look at the gateway's books.
@@ -94,7 +96,7 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 			alert = "refund_succeeded_after_failure"
 		}
 	case r.Status == fsm.Failed && r.Automatic == nil || n.RefundNo != r.SentNo():
-		out.Result = ignored // it had failed, or this is about an earlier try
+		out.Result = ignored // it had failed, or this is about another try
 	default:
 		out.Result, alert = applied, "refund_failed"
 	}
@@ -117,7 +119,7 @@ func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, aler
 // refundSucceededTx: a customer's refund counts on the order, and the last of them makes it REFUNDED; an automatic one is
 // about money that never was the order's.
 func (s *Service) refundSucceededTx(tx *db.Tx, t *tail, o *Order, r payment.Refund, n payment.Notice, who cause) error {
-	if err := payment.SucceedRefundTx(tx, r.RefundNo, n.RefundID); err != nil {
+	if err := payment.SucceedRefundTx(tx, r, n.RefundNo, n.RefundID); err != nil {
 		return err
 	}
 	if r.Status == fsm.Failed && r.Automatic == nil { // its hold was given back when it failed

@@ -3,6 +3,7 @@ package payment
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,15 @@ func (r *Refund) SentNo() string {
 		return r.RefundNo
 	}
 	return fmt.Sprintf("%s-%d", r.RefundNo, r.Tries+1)
+}
+
+// triesBefore is how many numbers went to the gateway before sentNo: the reverse of SentNo.
+func (r *Refund) triesBefore(sentNo string) int64 {
+	n, err := strconv.ParseInt(strings.TrimPrefix(sentNo, r.RefundNo+"-"), 10, 64)
+	if err != nil || n < 2 { // its own number
+		return 0
+	}
+	return n - 1
 }
 
 // StoredNo is the refund that a number at the gateway belongs to.
@@ -91,11 +101,11 @@ func UnholdTx(tx *db.Tx, paymentNo string, amount int64) error {
 	return exactly(1, r.RowsAffected, r.Error)
 }
 
-// SucceedRefundTx books that the money went back.
-func SucceedRefundTx(tx *db.Tx, refundNo, refundID string) error {
-	r := tx.Exec(`UPDATE refunds SET status = ?, refund_id = ?, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
-		WHERE refund_no = ? AND status IN ?`, fsm.Succeeded, refundID, tx.Now, refundNo, fsm.Refunds.Sources(fsm.Succeed))
-	return exactly(1, r.RowsAffected, r.Error)
+// SucceedRefundTx books that the money went back, under the number sentNo: it may be that of an earlier try.
+func SucceedRefundTx(tx *db.Tx, r Refund, sentNo, refundID string) error {
+	x := tx.Exec(`UPDATE refunds SET status = ?, tries = ?, refund_id = ?, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
+		WHERE refund_no = ? AND status IN ?`, fsm.Succeeded, r.triesBefore(sentNo), refundID, tx.Now, r.RefundNo, fsm.Refunds.Sources(fsm.Succeed))
+	return exactly(1, x.RowsAffected, x.Error)
 }
 
 // FailRefundTx books that the gateway refused a refund. A customer's is over; an automatic one is owed and goes again,
