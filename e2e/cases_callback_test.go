@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -42,6 +42,35 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 				require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, buyer.history(now.OrderNo))
 				require.Equal(t, []string{"charge 300 CNY"}, e.sandbox.moves(t, now.Payment.PaymentNo))
 			}
+			e.mute(t)
+		})
+
+		t.Run("while the charge is being answered", func(t *testing.T) {
+			admin, buyer := admin.on(t), buyer.on(t)
+			e.sandbox.faults(t, 1, rule{On: "charge", Mode: "slow", Rate: 1, Times: 1})
+			body := want(newNo("ord"), admin.stock(100, 10), 3)
+			answered := make(chan answer, 1)
+			go func() { answered <- both[1].on(t).place(body) }() // the answer, PENDING, is older than the payment
+			var o orderView
+			settled(t, func() error {
+				a := buyer.do(http.MethodGet, "/v1/orders/"+body["order_no"].(string), nil)
+				if a.Status != 200 {
+					return statusIs(a, 200)
+				}
+				if o = a.order(t); o.Payment == nil {
+					return fmt.Errorf("no payment yet: %s", a)
+				}
+				return statusIs(e.sandbox.do(t, http.MethodGet, "/v1/charges/"+o.Payment.PaymentNo, nil, 200, 404), 200)
+			})
+			e.sandbox.pay(t, o.Payment.PaymentNo)
+			buyer.becomes(o.OrderNo, "PAID")
+			a := <-answered
+			require.Contains(t, []int{201, 202}, a.Status, a)
+			now := buyer.order(o.OrderNo)
+			require.Equal(t, "PAID", now.Status)
+			require.Equal(t, "SUCCEEDED", now.Payment.Status)
+			require.Nil(t, now.Payment.PayURL)
+			require.Equal(t, []string{"create", "reserve", "open_payment", "pay"}, buyer.history(o.OrderNo))
 			e.mute(t)
 		})
 
@@ -186,93 +215,6 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 		})
 		e.auditSettled(t)
 	})
-}
-
-// A database that is slow to let go must not turn one notification into two, or into none.
-func TestCallbacksWhileTheRowIsHeld(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t, mariadbRedis)
-	nodes := e.replicas(t)
-	e.mute(t)
-	admin, buyer := nodes[0].admin(t), nodes[0].as(t, "u1")
-	both := [2]*client{buyer, nodes[1].as(t, "u1")}
-	db := e.sql(t)
-
-	t.Run("ten at once", func(t *testing.T) {
-		admin, buyer := admin.on(t), buyer.on(t)
-		o := buyer.mustPlace(admin.stock(100, 10), 1)
-		cb := e.paidAtGateway(t, o)
-		release := hold(t, db, o.OrderNo)
-		answers := make(chan []answer, 1)
-		go func() { answers <- gather(10, func(i int) answer { return both[i%2].callback(cb) }) }()
-		blocked(t, db, "UPDATE orders")
-		release()
-		for _, a := range <-answers {
-			require.Equal(t, 200, a.Status, a)
-		}
-		require.Equal(t, 1, buyer.happened(o.OrderNo, "pay"))
-		require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
-	})
-
-	t.Run("the gateway gives up and sends again", func(t *testing.T) {
-		admin, buyer := admin.on(t), buyer.on(t)
-		o := buyer.mustPlace(admin.stock(100, 10), 1)
-		cb := e.paidAtGateway(t, o)
-		release := hold(t, db, o.OrderNo)
-		body, header := cb.sign(t)
-		ctx, giveUp := context.WithCancel(t.Context())
-		given := make(chan error, 1)
-		go func() {
-			_, err := buyer.exchange(ctx, http.MethodPost, "/v1/payments/callbacks/sandbox", body, header)
-			given <- err
-		}()
-		blocked(t, db, "UPDATE orders")
-		giveUp()
-		require.Error(t, <-given)
-		second := make(chan answer, 1)
-		go func() { second <- both[1].callback(cb) }()
-		blocked(t, db, "UPDATE orders")
-		release()
-		require.Equal(t, 200, (<-second).Status)
-		require.Equal(t, "duplicate", buyer.callback(cb).result(t))
-		require.Equal(t, 1, buyer.happened(o.OrderNo, "pay"))
-	})
-
-	t.Run("it looked before a cancel was written", func(t *testing.T) {
-		admin, buyer := admin.on(t), buyer.on(t)
-		e.sandbox.faults(t, 1, rule{On: "close", Mode: "closed_but_payable", Rate: 1}, rule{On: "callback", Mode: "drop", Rate: 1})
-		sku := admin.stock(100, 10)
-		var result string
-		for range 5 { // a busy machine may be too slow for the row: then the cancel gives up, and the callback is first
-			o := buyer.mustPlace(sku, 1)
-			release := hold(t, db, o.OrderNo)
-			cancel, paid := make(chan answer, 1), make(chan answer, 1)
-			go func() {
-				cancel <- buyer.during().do(http.MethodPost, "/v1/orders/"+o.OrderNo+"/cancel", nil)
-			}()
-			blocked(t, db, "UPDATE orders") // and it has the payment's row
-			cb := e.paidAtGateway(t, o)
-			go func() { paid <- both[1].on(t).callback(cb) }()
-			blocked(t, db, "UPDATE payments") // it has seen the order PAYING
-			release()
-			cancelled := <-cancel
-			if result = (<-paid).result(t); result == "refund_opened" {
-				require.Equal(t, 200, cancelled.Status, cancelled)
-				now := buyer.order(o.OrderNo)
-				require.Equal(t, "CANCELLED", now.Status)
-				require.Zero(t, now.PaidAmount)
-				refundOf(t, now, "LATE_PAYMENT", 100)
-				require.EqualValues(t, 10, buyer.available(sku))
-				break
-			}
-			require.Equal(t, "applied", result)
-			require.Contains(t, []int{409, 503}, cancelled.Status, cancelled)
-			require.Equal(t, "PAID", buyer.order(o.OrderNo).Status)
-			sku = admin.stock(100, 10)
-		}
-		require.Equal(t, "refund_opened", result)
-	})
-	e.auditSettled(t)
 }
 
 // Of two that place the same order, one loses its database in the middle of it.
