@@ -15,7 +15,7 @@ import (
 // another gateway is wanted, when the old one is closed at its gateway first. gateway may be empty: any open attempt
 // will do, and a new one goes where the last one went.
 //
-// Errors are faults: not_found, validation_failed (no such gateway), invalid_transition (not payable, or expired),
+// Errors are faults: not_found, validation_failed (no such gateway, or it does not take the amount), invalid_transition (not payable, or expired),
 // order_in_progress, gateway_unavailable (nothing changed), unavailable, outcome_unknown.
 func (s *Service) OpenAttempt(ctx context.Context, a Actor, orderNo, gateway string) (Result, error) {
 	if _, ok := s.Gateways[gateway]; !ok && gateway != "" {
@@ -38,11 +38,14 @@ func (s *Service) OpenAttempt(ctx context.Context, a Actor, orderNo, gateway str
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	if p := o.Payment; p.OpenSlot == nil || gateway != "" && gateway != p.Gateway {
-		if err := s.endOpenAttempt(ctx, &o, gatewayTime); err != nil {
-			return Result{}, err
-		}
 		if gateway == "" {
 			gateway = p.Gateway
+		}
+		if fields := s.notTaken(gateway, o.Amount, o.Currency); fields != nil { // the open attempt stays
+			return Result{}, fault.Unprocessed(fields...)
+		}
+		if err := s.endOpenAttempt(ctx, &o, gatewayTime); err != nil {
+			return Result{}, err
 		}
 		if err := s.replaceAttempt(ctx, &o, gateway, a); err != nil {
 			s.unlease(ctx, p)

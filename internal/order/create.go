@@ -97,6 +97,9 @@ func (s *Service) newOrder(p *placing, catalogue map[string]stock.Item, now db.T
 	if fields == nil && o.Amount > lineLimit {
 		fields = append(fields, fault.Field{Field: "items", Code: "too_large", Message: fmt.Sprintf("the amount %d is over %d", o.Amount, int64(lineLimit))})
 	}
+	if fields == nil {
+		fields = s.notTaken(o.Gateway, o.Amount, o.Currency)
+	}
 	if fields != nil {
 		return nil, fault.Unprocessed(fields...)
 	}
@@ -105,6 +108,14 @@ func (s *Service) newOrder(p *placing, catalogue map[string]stock.Item, now db.T
 			fault.Field{Field: "expected_amount", Code: "differs", Message: fmt.Sprintf("the server's own sum is %d", o.Amount)})
 	}
 	return o, nil
+}
+
+// notTaken tells that a gateway cannot take an amount: it would decline it for ever.
+func (s *Service) notTaken(gateway string, amount int64, currency string) []fault.Field {
+	if g, ok := s.Gateways[gateway]; ok && g.Takes(amount, currency) {
+		return nil
+	}
+	return []fault.Field{{Field: "gateway", Code: "not_allowed", Message: fmt.Sprintf("%s does not take %d %s in minor units", gateway, amount, currency)}}
 }
 
 // skus returns the SKUs that orders, or requests that have none yet, are about.

@@ -99,6 +99,9 @@ func (s *Service) refundTx(tx *db.Tx, a Actor, q RefundRequest, res *RefundResul
 		return fault.New(fault.Unprocessable, "refund_exceeds_payment", fmt.Sprintf("of this payment, %d %s can be refunded", left, p.Currency),
 			fault.Field{Field: "amount", Code: "too_large", Message: fmt.Sprintf("at most %d", left)})
 	}
+	if g, ok := s.Gateways[p.Gateway]; ok && !g.Takes(q.Amount, p.Currency) {
+		return fault.Unprocessed(fault.Field{Field: "amount", Code: "not_allowed", Message: fmt.Sprintf("%s cannot send back %d %s in minor units", p.Gateway, q.Amount, p.Currency)})
+	}
 	if q.Restock && q.Amount < left {
 		return fault.Unprocessed(fault.Field{Field: "restock", Code: "not_allowed", Message: "goes with the refund that completes the order's money"})
 	}

@@ -27,6 +27,9 @@ var ErrRefused = errors.New("payment: the gateway refuses the call")
 // refunds twice. Calls must respect ctx's deadline, follow no redirect and read at most 1 MiB.
 type Gateway interface {
 	Name() string
+	// Takes reports whether the gateway can charge, or send back, amount minor units of an ISO 4217 currency. Not every
+	// gateway takes every currency, nor every amount of one; what it does not take is refused before anything is written.
+	Takes(amount int64, currency string) bool
 	// Charge opens a charge. The returned state is Pending, Succeeded (paid at once) or Failed (declined).
 	Charge(ctx context.Context, r ChargeRequest) (Charge, error)
 	// Query asks for a charge: Pending, Succeeded (Amount and Currency are what was really received), Failed, Closed, or ErrNotFound.

@@ -14,7 +14,8 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	gatewaytest.Run(t, gatewaytest.Harness{
-		Name: "alipay", Currency: "CNY", TransactionID: "2026030422001004330000121536",
+		Name: "alipay", Currency: "CNY", NotTaken: []gatewaytest.Money{{Amount: 1299, Currency: "USD"}, {Amount: 1299, Currency: "JPY"}, {Amount: 1299, Currency: "KWD"}, {Amount: maxAmount + 1, Currency: "CNY"}},
+		TransactionID: "2026030422001004330000121536",
 		Start: func(t testing.TB) gatewaytest.Company {
 			f := startFake(t)
 			return gatewaytest.Company{

@@ -88,6 +88,11 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
+// Takes implements payment.Gateway.
+func (g *Gateway) Takes(amount int64, code string) bool {
+	return amount > 0 && amount <= maxAmount && code == currency
+}
+
 // Charge implements payment.Gateway. It calls nobody: the pay page's address is a request that we sign here and that the
 // shopper's browser sends. Hence Alipay has no trade until the shopper opens the page, and
 //
@@ -102,7 +107,7 @@ func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.
 	if err := ctx.Err(); err != nil {
 		return payment.Charge{}, err
 	}
-	if checkMoney(r.Amount, r.Currency) != nil {
+	if !g.Takes(r.Amount, r.Currency) {
 		return payment.Charge{PaymentNo: r.PaymentNo, State: fsm.Failed, Amount: r.Amount, Currency: r.Currency}, nil
 	}
 	form, err := g.request("alipay.trade.page.pay", struct {
@@ -119,16 +124,6 @@ func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.
 	return payment.Charge{
 		PaymentNo: r.PaymentNo, State: fsm.Pending, Amount: r.Amount, Currency: currency, PayURL: g.cfg.URL + "?" + form.Encode(),
 	}, nil
-}
-
-func checkMoney(amount int64, code string) error {
-	if code != currency {
-		return fmt.Errorf("alipay: takes %s only, not %s", currency, code)
-	}
-	if amount <= 0 || amount > maxAmount {
-		return fmt.Errorf("alipay: %d fen is outside of 1 to %d", amount, int64(maxAmount))
-	}
-	return nil
 }
 
 // subject keeps to 256 characters without "/", "=" and "&" (alipay.trade.page.pay, subject).

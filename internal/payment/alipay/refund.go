@@ -22,8 +22,8 @@ type refund struct {
 // out_request_no again ("重试时请务必保证退款请求号一致"), and a Failed refund would be sent under another. Failed are the two
 // that no repeat can mend.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
-	if err := checkMoney(r.Amount, r.Currency); err != nil {
-		return payment.RefundAnswer{}, err
+	if !g.Takes(r.Amount, r.Currency) { // not sent, now or before
+		return answered(r.RefundNo, fsm.Failed, r.Amount), nil
 	}
 	of := payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID}
 	a, err := g.call(ctx, "alipay.trade.refund", refund{r.PaymentNo, r.RefundNo, yuan(r.Amount)})

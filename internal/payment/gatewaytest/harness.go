@@ -16,6 +16,8 @@ type Harness struct {
 	Name string
 	// Currency is one that the company charges in, with two decimals.
 	Currency string
+	// NotTaken are, of each kind of money that the company cannot take, one.
+	NotTaken []Money
 	// TransactionID has the form of the company's own numbers of charges.
 	TransactionID string
 
@@ -41,6 +43,12 @@ type Harness struct {
 	SignsBody bool
 	// Undated: a callback does not say when it was signed.
 	Undated bool
+}
+
+// Money is an amount in minor units.
+type Money struct {
+	Amount   int64
+	Currency string
 }
 
 // Company is a running company.

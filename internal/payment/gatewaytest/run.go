@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ func Run(t *testing.T, h Harness) {
 	})
 	for name, test := range map[string]func(*testing.T, Harness){
 		"charge":            charges,
+		"money not taken":   notTaken,
 		"paid":              paid,
 		"unknown to it":     unknown,
 		"closed":            closed,
@@ -87,6 +90,23 @@ func charges(t *testing.T, h Harness) {
 	c, err := g.Query(t.Context(), ref(first))
 	require.NoError(t, err)
 	require.Equal(t, []any{fsm.Pending, "P1"}, []any{c.State, c.PaymentNo})
+}
+
+// notTaken: money that the company cannot take is known without asking it, and declined if it is asked for all the same.
+func notTaken(t *testing.T, h Harness) {
+	var calls atomic.Int64
+	g := h.Connect(t, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) })))
+	require.True(t, g.Takes(amount, h.Currency))
+	none := []Money{{0, h.Currency}, {-1, h.Currency}, {amount, ""}, {amount, strings.ToLower(h.Currency)}, {amount, "XXX"}, {amount, h.Currency + " "}}
+	for _, m := range append(none, h.NotTaken...) {
+		require.False(t, g.Takes(m.Amount, m.Currency), m)
+		r := h.request("P1")
+		r.Amount, r.Currency = m.Amount, m.Currency
+		c, err := g.Charge(t.Context(), r)
+		require.NoError(t, err, m)
+		require.Equal(t, payment.Charge{PaymentNo: "P1", State: fsm.Failed, Amount: m.Amount, Currency: m.Currency}, c)
+	}
+	require.Zero(t, calls.Load(), "nothing is sent")
 }
 
 func chargesAtOnce(t *testing.T, h Harness) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bojanz/currency"
 	"github.com/go-json-experiment/json"
 
 	"orderd/internal/fsm"
@@ -94,8 +95,17 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
-// Charge implements payment.Gateway. A charge that is CLOSED by now is an error: Query tells it.
+// Takes implements payment.Gateway: play money comes in every currency.
+func (g *Gateway) Takes(amount int64, code string) bool {
+	return amount > 0 && code != "" && currency.IsValid(code) // which lets "" pass
+}
+
+// Charge implements payment.Gateway. A charge that is CLOSED by now is an error: Query tells it. One that Takes refuses is
+// Failed, and not sent.
 func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {
+	if !g.Takes(r.Amount, r.Currency) {
+		return payment.Charge{PaymentNo: r.PaymentNo, State: fsm.Failed, Amount: r.Amount, Currency: r.Currency}, nil
+	}
 	var out wire.Charge
 	status, err := g.call(ctx, http.MethodPost, "/v1/charges", wire.ChargeRequest{
 		MerchantID: g.cfg.MerchantID, PaymentNo: r.PaymentNo, Amount: r.Amount, Currency: r.Currency,

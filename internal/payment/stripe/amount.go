@@ -9,6 +9,16 @@ import (
 	"github.com/bojanz/currency"
 )
 
+// taken are the currencies that Stripe charges in (https://docs.stripe.com/currencies#presentment-currencies) and that ISO 4217
+// still has, but for two. UGX is on Stripe's list of currencies without decimals, and on that of those with two invented ones:
+// a factor of 100 is not to be guessed. STD became STN at a thousand to one, and Stripe does not say which of them it means.
+var taken = strings.Fields(`
+	AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BRL BSD BWP BYN BZD CAD CDF CHF CLP CNY COP CRC
+	CVE CZK DJF DKK DOP DZD EGP ETB EUR FJD FKP GBP GEL GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR ISK JMD JOD JPY KES KGS
+	KHR KMF KRW KWD KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR
+	PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SEK SGD SHP SLE SOS SRD SZL THB TJS TND TOP TRY TTD TWD TZS UAH
+	USD UYU UZS VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW`)
+
 // Where Stripe's smallest unit of a currency is not ISO 4217's, or not every amount is taken
 // (https://docs.stripe.com/currencies#minor-units and #special-cases).
 var (
@@ -16,9 +26,6 @@ var (
 	threeDecimals = strings.Fields("BHD JOD KWD OMR TND") // the last digit must be 0
 	// ISK has no decimals any more, in ISO 4217 and at Stripe, which keeps to two for old clients' sake: 5 kr are 500.
 	twoInvented = strings.Fields("ISK")
-	// UGX is on Stripe's list of currencies without decimals, and on that of those with two invented ones. A factor of 100 is
-	// not to be guessed.
-	refusedOnes = strings.Fields("UGX")
 )
 
 // units returns by what an amount in ISO 4217 minor units is multiplied and then divided to be in Stripe's, and what an amount
@@ -26,7 +33,7 @@ var (
 func units(code string) (times, by, step int64, err error) {
 	digits, ok := currency.GetDigits(code)
 	switch {
-	case !ok || slices.Contains(refusedOnes, code):
+	case !ok || !slices.Contains(taken, code):
 	case slices.Contains(noDecimals, code) && digits == 0:
 		return 1, 1, 1, nil
 	case slices.Contains(noDecimals, code) && digits == 2: // MGA, whose iraimbilanja (1/5) nobody coins

@@ -23,10 +23,11 @@ const (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	gatewaytest.Run(t, gatewaytest.Harness{
-		Name: "stripe", Currency: "EUR", TransactionID: "cs_test_404",
-		Start:    func(t testing.TB) gatewaytest.Company { return newFake(t).company() },
-		Connect:  func(t testing.TB, url string) payment.Gateway { return connect(t, url) },
-		Callback: signedCallback,
+		Name: "stripe", Currency: "EUR", NotTaken: []gatewaytest.Money{{Amount: 1234, Currency: "KWD"}, {Amount: 501, Currency: "MGA"}, {Amount: 1299, Currency: "IQD"}, {Amount: 1299, Currency: "IRR"}, {Amount: 1000, Currency: "UGX"}},
+		TransactionID: "cs_test_404",
+		Start:         func(t testing.TB) gatewaytest.Company { return newFake(t).company() },
+		Connect:       func(t testing.TB, url string) payment.Gateway { return connect(t, url) },
+		Callback:      signedCallback,
 		Kinds: []payment.NoticeKind{payment.PaymentSucceeded, payment.PaymentFailed, payment.PaymentClosed,
 			payment.RefundSucceeded, payment.RefundFailed},
 		Acknowledged: func(a payment.Acknowledgement) bool { return a.Status/100 == 2 },

@@ -90,6 +90,13 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
+// Takes implements payment.Gateway. Of a currency with three decimals Stripe takes amounts that end in 0 only: KWD 1.230, not
+// KWD 1.234.
+func (g *Gateway) Takes(amount int64, code string) bool {
+	_, err := toStripe(amount, code)
+	return err == nil
+}
+
 // Charge implements payment.Gateway. A card that is declined is declined on Stripe's page, where the shopper may try another;
 // so the state is Failed only for an amount that Stripe's units cannot express, which is not even sent.
 func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {

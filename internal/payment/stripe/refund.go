@@ -14,8 +14,8 @@ import (
 // Refund implements payment.Gateway.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
 	amount, err := toStripe(r.Amount, r.Currency)
-	if err != nil {
-		return payment.RefundAnswer{}, err
+	if err != nil { // not sent, now or before
+		return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
 	}
 	intent, err := g.intent(ctx, payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID})
 	if err != nil {

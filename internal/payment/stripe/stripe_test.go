@@ -1,6 +1,7 @@
 package stripe_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,10 +96,41 @@ func TestAmountThatStripeCannotTake(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, payment.Charge{PaymentNo: "P1", State: fsm.Failed, Amount: 5124, Currency: "KWD"}, c)
 	require.Empty(t, f.requests)
-	r.Amount, r.Currency = 5, "ISK"
-	c, err = g.Charge(t.Context(), r)
+	back, err := g.Refund(t.Context(), payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", TransactionID: "cs_test_1", Amount: 1, Currency: "KWD", Total: 5120})
 	require.NoError(t, err)
-	require.Equal(t, []any{int64(5), "ISK", int64(500)}, []any{c.Amount, c.Currency, f.sessions[c.TransactionID].object["amount_total"]})
+	require.Equal(t, payment.RefundAnswer{RefundNo: "R1", State: fsm.Failed, Amount: 1}, back)
+	require.Empty(t, f.requests)
+}
+
+// What goes over the line is Stripe's smallest unit, what comes back is ISO 4217's: charged, paid, and sent back in part.
+func TestUnitsOfEachCurrency(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	g := connect(t, f.url)
+	for i, c := range []struct {
+		code                          string
+		charged, sent, back, sentBack int64
+	}{
+		{"JPY", 500, 500, 120, 120}, {"KRW", 1000, 1000, 1, 1}, {"KWD", 1230, 1230, 10, 10}, {"CNY", 1299, 1299, 299, 299},
+		{"ISK", 5, 500, 2, 200}, {"MGA", 500, 5, 100, 1},
+	} {
+		r := request(fmt.Sprint("P", i))
+		r.Amount, r.Currency = c.charged, c.code
+		require.True(t, g.Takes(c.charged, c.code))
+		opened, err := g.Charge(t.Context(), r)
+		require.NoError(t, err, c.code)
+		of := payment.Ref{PaymentNo: r.PaymentNo, TransactionID: opened.TransactionID}
+		require.Equal(t, c.sent, f.sessions[of.TransactionID].object["amount_total"], c.code)
+		f.change(of.TransactionID, "complete", "paid", "succeeded", c.sent)
+		paid, err := g.Query(t.Context(), of)
+		require.NoError(t, err)
+		require.Equal(t, []any{fsm.Succeeded, c.charged, c.code}, []any{paid.State, paid.Amount, paid.Currency})
+		back, err := g.Refund(t.Context(), payment.RefundRequest{RefundNo: fmt.Sprint("R", i), PaymentNo: r.PaymentNo, TransactionID: of.TransactionID,
+			Amount: c.back, Currency: c.code, Total: c.charged})
+		require.NoError(t, err)
+		require.Equal(t, []any{fsm.Succeeded, c.back}, []any{back.State, back.Amount})
+		require.Equal(t, c.sentBack, f.refunds[i]["amount"], c.code)
+	}
 }
 
 func TestRefunds(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	gatewaytest.Run(t, gatewaytest.Harness{
-		Name: "wechatpay", Currency: "CNY", TransactionID: "1217752501201407033233368018",
+		Name: "wechatpay", Currency: "CNY", NotTaken: []gatewaytest.Money{{Amount: 1299, Currency: "USD"}, {Amount: 1299, Currency: "HKD"}, {Amount: 1299, Currency: "JPY"}},
+		TransactionID: "1217752501201407033233368018",
 		Start: func(t testing.TB) gatewaytest.Company {
 			f := startFake(t)
 			return gatewaytest.Company{URL: f.url, Pay: func(_ testing.TB, c payment.Charge, amount int64) { f.pay(c.PaymentNo, amount) }}

@@ -129,6 +129,11 @@ func NewGateway(cfg Config) (*Gateway, error) {
 // Name implements payment.Gateway.
 func (g *Gateway) Name() string { return name }
 
+// Takes implements payment.Gateway.
+func (g *Gateway) Takes(amount int64, code string) bool {
+	return amount > 0 && code == currency
+}
+
 type amount struct {
 	Total    int64  `json:"total"` // fen
 	Currency string `json:"currency"`
@@ -139,7 +144,7 @@ type amount struct {
 // charge ("参数重入"); with other values, or paid or closed meanwhile, it is refused.
 // Failed is money that WeChat Pay cannot take: it takes yuan only. Nothing is sent then.
 func (g *Gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {
-	if r.Currency != currency || r.Amount <= 0 {
+	if !g.Takes(r.Amount, r.Currency) {
 		return payment.Charge{PaymentNo: r.PaymentNo, State: fsm.Failed, Amount: r.Amount, Currency: r.Currency}, nil
 	}
 	var out struct {

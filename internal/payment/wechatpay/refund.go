@@ -44,8 +44,8 @@ type refundAmount struct {
 // error, not Failed: WeChat Pay wants the same number again after it ("申请退款失败重试时请使用原商户退款单号，避免重复退款"),
 // and a Failed refund would be sent under another.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
-	if r.Currency != currency {
-		return payment.RefundAnswer{}, fmt.Errorf("wechatpay: takes %s only, not %s", currency, r.Currency)
+	if !g.Takes(r.Amount, r.Currency) { // not sent, now or before
+		return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
 	}
 	var out refund
 	err := g.call(ctx, http.MethodPost, "/v3/refund/domestic/refunds", struct {
