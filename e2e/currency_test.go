@@ -31,17 +31,9 @@ func TestCurrencies(t *testing.T) {
 				e.sandbox.pay(t, payment.PaymentNo)
 				require.Equal(t, 3*c.price, buyer.becomes(placed.OrderNo, "PAID").PaidAmount)
 
-				refundNo := newNo("ref")
-				a = admin.do(http.MethodPost, "/v1/orders/"+placed.OrderNo+"/refunds", obj{"refund_no": refundNo, "amount": c.back})
-				require.Equal(t, http.StatusCreated, a.Status, a)
-				settled(t, func() error {
-					if now := buyer.order(placed.OrderNo); now.RefundedAmount != c.back {
-						return fmt.Errorf("%d are refunded", now.RefundedAmount)
-					}
-					return nil
-				})
-				back := buyer.order(placed.OrderNo).Refunds[0]
-				require.Equal(t, []any{c.back, c.code, "SUCCEEDED"}, []any{back.Amount, back.Currency, back.Status})
+				refundNo := refund(t, admin, placed.OrderNo, c.back)
+				now := buyer.order(placed.OrderNo)
+				require.Equal(t, []any{c.back, c.back, c.code}, []any{now.RefundedAmount, now.Refunds[0].Amount, now.Refunds[0].Currency})
 
 				var moved []any
 				for _, entry := range e.sandbox.ledger(t) {

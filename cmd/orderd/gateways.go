@@ -18,6 +18,7 @@ type StripeSettings struct {
 	SecretKey     string   `env:"SECRET_KEY" help:"Stripe's API key, sk_... or rk_...; it makes the gateway stripe available."`
 	WebhookSecret []string `env:"WEBHOOK_SECRET" help:"What Stripe signs its events with: whsec_...; two, separated by a comma, while it is rolled."`
 	ReturnURL     string   `name:"return-url" env:"RETURN_URL" help:"Where Stripe's pay page sends the shopper afterwards."`
+	URL           string   `name:"url" default:"https://api.stripe.com" env:"URL" help:"Where Stripe listens."`
 }
 
 // AlipaySettings are the flags of the Alipay gateway, which is there when it has an app id.
@@ -90,7 +91,8 @@ func (s *Settings) gateways(sandboxURL, publicURL string) (map[string]payment.Ga
 		add(g)
 	}
 	if s.Stripe.SecretKey != "" { // the address of our callbacks is set in Stripe's dashboard
-		g, err := stripe.NewGateway(stripe.Config{SecretKey: s.Stripe.SecretKey, WebhookSecrets: s.Stripe.WebhookSecret, ReturnURL: s.Stripe.ReturnURL})
+		g, err := stripe.NewGateway(stripe.Config{SecretKey: s.Stripe.SecretKey, WebhookSecrets: s.Stripe.WebhookSecret,
+			ReturnURL: s.Stripe.ReturnURL, APIBase: s.Stripe.URL})
 		if err != nil {
 			return nil, err
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +23,18 @@ type reconcileCommand struct {
 	JSON  bool          `name:"json" help:"Print JSON instead of a table."`
 }
 
+// Help is shown below the usage.
+func (reconcileCommand) Help() string {
+	return `Money that moved since then, payment by payment and refund by refund: what our books have, and what the gateway's have.
+
+sandbox lists all that it moved, and stripe its PaymentIntents and refunds of that time; these are looked up in our books, and
+what we have beyond them is asked for: both ways. alipay and wechatpay list nothing; they are asked about each payment and
+refund of ours of that time, in whatever state: money that only they know of, under a number that is not ours, stays unseen.
+
+What differs: only_ours, only_theirs, status (money moved for one side only), amount (or currency), no_answer.
+Exit code 0: the books agree. 1: they differ, or could not be compared.`
+}
+
 // Run compares our books with the gateways' own and prints what differs.
 func (r reconcileCommand) Run(ctx context.Context, s *Settings, c console) error {
 	if err := s.complete(); err != nil {
@@ -32,11 +46,11 @@ func (r reconcileCommand) Run(ctx context.Context, s *Settings, c console) error
 			return err
 		}
 		since := time.Now().Add(-r.Since)
-		breaks, err := audit.Reconcile(ctx, d, gateways, since, bar(c))
+		report, err := audit.Reconcile(ctx, d, gateways, since, bar(c))
 		if err != nil {
 			return err
 		}
-		if len(breaks) > 0 {
+		if len(report.Breaks) > 0 {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -46,36 +60,40 @@ func (r reconcileCommand) Run(ctx context.Context, s *Settings, c console) error
 			if err != nil {
 				return err
 			}
-			breaks = slices.DeleteFunc(breaks, func(b audit.Break) bool { return !slices.Contains(again, b) })
+			report.Breaks = slices.DeleteFunc(report.Breaks, func(b audit.Break) bool { return !slices.Contains(again.Breaks, b) })
 		}
-		if err := r.print(c, breaks); err != nil {
+		if err := r.print(c.out, report); err != nil {
 			return err
 		}
-		if len(breaks) > 0 {
+		if len(report.Breaks) > 0 {
 			return errQuiet
 		}
 		return nil
 	})
 }
 
-func (r reconcileCommand) print(c console, breaks []audit.Break) error {
+func (r reconcileCommand) print(out io.Writer, report audit.Report) error {
 	if r.JSON {
-		e := json.NewEncoder(c.out)
+		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Breaks []audit.Break `json:"breaks"`
-		}{append([]audit.Break{}, breaks...)})
+		return e.Encode(report)
 	}
-	if len(breaks) == 0 {
-		_, err := fmt.Fprintln(c.out, "reconcile: our books and the gateways' agree")
-		return err
+	if len(report.Breaks) == 0 {
+		fmt.Fprintln(out, "reconcile: our books and the gateways' agree")
+	} else {
+		w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "DIFFERS\tGATEWAY\tPAYMENT\tREFUND\tOURS\tTHEIRS")
+		for _, b := range report.Breaks {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", b.Kind, b.Gateway, b.PaymentNo, b.RefundNo, b.Ours, b.Theirs)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
-	w := tabwriter.NewWriter(c.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "GATEWAY\tPAYMENT\tREFUND\tOURS\tTHEIRS")
-	for _, b := range breaks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", b.Gateway, b.PaymentNo, b.RefundNo, b.Ours, b.Theirs)
+	if len(report.Unlisted) > 0 {
+		fmt.Fprintf(out, "asked about ours only, as they list nothing: %s\n", strings.Join(report.Unlisted, ", "))
 	}
-	return w.Flush()
+	return nil
 }
 
 // bar shows progress on a terminal, and nothing elsewhere.
@@ -84,12 +102,13 @@ func bar(c console) func(done, total int) {
 	if !ok || !isatty.IsTerminal(f.Fd()) {
 		return nil
 	}
-	return func(done, total int) {
-		const width = 40
-		full := width * done / total
-		fmt.Fprintf(c.err, "\r[%-*s] %d/%d", width, string(slices.Repeat([]byte("="), full)), done, total)
-		if done == total {
-			fmt.Fprintln(c.err)
-		}
+	return func(done, total int) { drawBar(c.err, done, total) }
+}
+
+func drawBar(w io.Writer, done, total int) {
+	const width = 40
+	fmt.Fprintf(w, "\r[%-*s] %d/%d", width, strings.Repeat("=", width*done/total), done, total)
+	if done == total {
+		fmt.Fprintln(w)
 	}
 }

@@ -22,7 +22,7 @@ type commands struct {
 	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date, or show where it stands."`
 	Token     tokenCommand     `cmd:"" help:"Print a bearer token for a user."`
 	Audit     auditCommand     `cmd:"" help:"Check the books: every invariant, on the live database. Exit code 1 if one is broken."`
-	Reconcile reconcileCommand `cmd:"" help:"Compare the books with the gateways' own, both ways. Exit code 1 if they differ."`
+	Reconcile reconcileCommand `cmd:"" help:"Compare the books with the gateways' own, both ways where a gateway lists what it moved. Exit code 1 if they differ."`
 	Parked    parkedCommand    `cmd:"" help:"See to commands from the queue that were given up."`
 	Sandbox   sandboxCommand   `cmd:"" help:"Run the sandbox payment gateway by itself."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`

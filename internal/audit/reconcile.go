@@ -1,186 +1,260 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"gorm.io/gorm"
 
 	"orderd/internal/db"
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
 )
 
+// Kinds of a Break.
+const (
+	OnlyOurs   = "only_ours"   // they know nothing of it
+	OnlyTheirs = "only_theirs" // we know nothing of it
+	Status     = "status"      // both know it; for one side only, money moved
+	Amount     = "amount"      // money moved, but not the same amount or currency
+	NoAnswer   = "no_answer"   // they could not be asked
+)
+
 // Break is a difference between our books and a gateway's own.
 type Break struct {
+	Kind      string `json:"kind"`
 	Gateway   string `json:"gateway"`
 	PaymentNo string `json:"payment_no"`
-	RefundNo  string `json:"refund_no,omitempty"`
-	Ours      string `json:"ours"`   // "1299 CNY", or "nothing"
-	Theirs    string `json:"theirs"` // likewise, or why they could not be asked
+	RefundNo  string `json:"refund_no,omitempty"` // as the gateway knows it
+	Ours      string `json:"ours"`                // "1299 CNY" in minor units; a state, if no money moved; or "nothing"
+	Theirs    string `json:"theirs"`              // likewise
 }
 
-const nothing = "nothing"
-
-// Reconcile compares what our books say was received and sent back since then with what the gateways say, both ways.
-// progress, if not nil, is told how far it is. A payment that is being settled at this moment shows as a break: look
-// twice. Gateways that cannot list are asked about what we know; what only they know stays unseen there.
-func Reconcile(ctx context.Context, d *db.DB, gateways map[string]payment.Gateway, since time.Time, progress func(done, total int)) ([]Break, error) {
-	var breaks []Break
-	for _, name := range slices.Sorted(keys(gateways)) {
-		found, err := reconcile(ctx, d, name, gateways[name], since, progress)
-		if err != nil {
-			return nil, fmt.Errorf("gateway %s: %w", name, err)
-		}
-		breaks = append(breaks, found...)
-	}
-	return breaks, nil
+// Report is what Reconcile found.
+type Report struct {
+	Breaks []Break `json:"breaks"`
+	// Unlisted are the gateways that cannot list what they moved. They were asked about each payment and refund of ours;
+	// what only they know stays unseen.
+	Unlisted []string `json:"unlisted"`
 }
 
-func keys(m map[string]payment.Gateway) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
+// Reconcile compares the money that our books say was received and sent back since then with what the gateways say. A
+// gateway that is a payment.Ledger lists what it moved, which is looked up in our books, and is asked about what we have
+// and it did not list: both ways. Another is asked about all that we have, in whatever state: one way.
+//
+// progress, if not nil, is told how far it is. What is being settled at this moment shows as a break: look twice.
+func Reconcile(ctx context.Context, d *db.DB, gateways map[string]payment.Gateway, since time.Time, progress func(done, total int)) (Report, error) {
+	report := Report{Breaks: []Break{}, Unlisted: []string{}}
+	for _, name := range slices.Sorted(maps.Keys(gateways)) {
+		c := comparison{d: d, name: name, g: gateways[name], theirs: map[key]side{}}
+		if err := c.run(ctx, since, progress); err != nil {
+			return Report{}, fmt.Errorf("gateway %s: %w", name, err)
+		}
+		slices.SortFunc(c.breaks, func(a, b Break) int {
+			return cmp.Or(strings.Compare(a.PaymentNo, b.PaymentNo), strings.Compare(a.RefundNo, b.RefundNo))
+		})
+		report.Breaks = append(report.Breaks, c.breaks...)
+		if !c.lists {
+			report.Unlisted = append(report.Unlisted, name)
 		}
 	}
+	return report, nil
 }
 
-// books are what one side says, by "payment_no" or "payment_no refund_no".
-type books map[string]string
+// key names a payment (no refundNo) or a refund.
+type key struct{ paymentNo, refundNo string }
 
-func key(paymentNo, refundNo string) string { return strings.TrimSpace(paymentNo + " " + refundNo) }
+// side is what one side knows: nothing, a state, or money that moved.
+type side struct {
+	state fsm.State // "": nothing
+	money string    // of a SUCCEEDED one
+}
 
-func money(amount int64, currency string) string { return fmt.Sprintf("%d %s", amount, currency) }
+func moved(amount int64, currency string) side {
+	return side{fsm.Succeeded, fmt.Sprintf("%d %s", amount, currency)}
+}
 
-func reconcile(ctx context.Context, d *db.DB, name string, g payment.Gateway, since time.Time, progress func(done, total int)) ([]Break, error) {
-	theirs := books{}
-	lister, lists := g.(payment.Ledger)
-	if lists { // before ours: what is settled in between is then only in ours, where it is looked at once more
-		entries, err := lister.Entries(ctx, since)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			theirs[key(e.PaymentNo, e.RefundNo)] = money(e.Amount, e.Currency)
-		}
+func (s side) String() string { return cmp.Or(s.money, string(s.state), "nothing") }
+
+// comparison is of our books with one gateway's.
+type comparison struct {
+	d      *db.DB
+	name   string
+	g      payment.Gateway
+	lists  bool
+	theirs map[key]side // what it listed
+	breaks []Break
+}
+
+func (c *comparison) run(ctx context.Context, since time.Time, progress func(done, total int)) error {
+	if err := c.list(ctx, since); err != nil { // before ours: what is settled in between is then only in ours, and asked for
+		return err
 	}
-	payments, refunds, err := ours(ctx, d, name, since)
+	payments, refunds, err := c.ours(ctx, since)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var breaks []Break
-	for k, says := range theirs { // what they moved and we know nothing of, or know otherwise
-		paymentNo, refundNo, _ := strings.Cut(k, " ")
-		mine, err := lookUp(ctx, d, name, paymentNo, refundNo)
+	done, total := 0, len(c.theirs)+len(payments)+len(refunds)
+	step := func() {
+		if done++; progress != nil {
+			progress(done, total)
+		}
+	}
+	for k, theirs := range c.theirs {
+		ours, err := c.lookUp(ctx, k)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if mine != says {
-			breaks = append(breaks, Break{name, paymentNo, refundNo, mine, says})
-		}
+		c.compare(k, ours, theirs)
+		step()
 	}
-	total := len(payments) + len(refunds)
-	for i, p := range payments {
-		mine := money(p.ReceivedAmount, p.ReceivedCurrency)
-		if _, known := theirs[p.PaymentNo]; !known {
-			if says := askPayment(ctx, g, p); says != mine {
-				breaks = append(breaks, Break{name, p.PaymentNo, "", mine, says})
-			}
+	for _, p := range payments {
+		k := key{p.PaymentNo, ""}
+		if _, known := c.theirs[k]; !known {
+			theirs, err := c.askPayment(ctx, p)
+			c.answered(k, ofPayment(p), theirs, err)
 		}
-		report(progress, i+1, total)
+		step()
 	}
-	for i, r := range refunds {
-		mine := money(r.Amount, r.Currency)
-		if _, known := theirs[key(r.PaymentNo, r.SentNo())]; !known {
-			if says := askRefund(ctx, d, g, r); says != mine {
-				breaks = append(breaks, Break{name, r.PaymentNo, r.SentNo(), mine, says})
-			}
+	for _, r := range refunds {
+		k := key{r.PaymentNo, r.SentNo()}
+		if _, known := c.theirs[k]; !known {
+			theirs, err := c.askRefund(ctx, r)
+			c.answered(k, ofRefund(r), theirs, err)
 		}
-		report(progress, len(payments)+i+1, total)
+		step()
 	}
-	slices.SortFunc(breaks, func(a, b Break) int {
-		return strings.Compare(key(a.PaymentNo, a.RefundNo), key(b.PaymentNo, b.RefundNo))
-	})
-	return breaks, nil
+	return ctx.Err()
 }
 
-func report(progress func(done, total int), done, total int) {
-	if progress != nil {
-		progress(done, total)
+// compare notes a break, if the two sides are one. Where neither moved money there is nothing to compare.
+func (c *comparison) compare(k key, ours, theirs side) {
+	kind := Amount
+	switch {
+	case ours.money == theirs.money:
+		return
+	case theirs.state == "":
+		kind = OnlyOurs
+	case ours.state == "":
+		kind = OnlyTheirs
+	case ours.money == "" || theirs.money == "":
+		kind = Status
 	}
+	c.breaks = append(c.breaks, Break{kind, c.name, k.paymentNo, k.refundNo, ours.String(), theirs.String()})
 }
 
-// ours reads what we booked as received and as sent back since then.
-func ours(ctx context.Context, d *db.DB, gateway string, since time.Time) ([]payment.Payment, []payment.Refund, error) {
-	var payments []payment.Payment
-	err := d.Read(ctx).Where("gateway = ? AND status = ? AND updated_at >= ?", gateway, fsm.Succeeded, db.At(since)).Find(&payments).Error
+func (c *comparison) answered(k key, ours, theirs side, err error) {
 	if err != nil {
+		c.breaks = append(c.breaks, Break{NoAnswer, c.name, k.paymentNo, k.refundNo, ours.String(), "no answer"})
+		return
+	}
+	c.compare(k, ours, theirs)
+}
+
+// list reads the gateway's own list, if it has one. A payment or refund that is in it twice is shown as both: it is a
+// break, whichever of them we have.
+func (c *comparison) list(ctx context.Context, since time.Time) error {
+	ledger, ok := c.g.(payment.Ledger)
+	if c.lists = ok; !ok {
+		return nil
+	}
+	entries, err := ledger.Entries(ctx, since)
+	for _, e := range entries {
+		k, now := key{e.PaymentNo, e.RefundNo}, moved(e.Amount, e.Currency)
+		if before, twice := c.theirs[k]; twice {
+			now.money = before.money + " and " + now.money
+		}
+		c.theirs[k] = now
+	}
+	return err
+}
+
+// ours reads what we booked as received and as sent back since then. Of a gateway that does not list we read the rest, too:
+// it may have taken money for what we hold to be closed.
+func (c *comparison) ours(ctx context.Context, since time.Time) (payments []payment.Payment, refunds []payment.Refund, err error) {
+	booked := func() *gorm.DB {
+		q := c.d.Read(ctx).Where("updated_at >= ?", db.At(since))
+		if c.lists {
+			q = q.Where("status = ?", fsm.Succeeded)
+		}
+		return q
+	}
+	if err = booked().Where("gateway = ?", c.name).Order("payment_no").Find(&payments).Error; err != nil {
 		return nil, nil, err
 	}
-	var refunds []payment.Refund
-	err = d.Read(ctx).Where("status = ? AND updated_at >= ? AND payment_no IN (SELECT payment_no FROM payments WHERE gateway = ?)",
-		fsm.Succeeded, db.At(since), gateway).Find(&refunds).Error
+	err = booked().Where("payment_no IN (SELECT payment_no FROM payments WHERE gateway = ?)", c.name).Order("refund_no").Find(&refunds).Error
 	return payments, refunds, err
 }
 
-// lookUp says what our books have of a movement at a gateway.
-func lookUp(ctx context.Context, d *db.DB, gateway, paymentNo, refundNo string) (string, error) {
-	p, err := payment.Find(ctx, d, paymentNo)
-	if err != nil || p == nil || p.Gateway != gateway {
-		return nothing, err
+func ofPayment(p payment.Payment) side {
+	if p.Status == fsm.Succeeded {
+		return moved(p.ReceivedAmount, p.ReceivedCurrency)
 	}
-	if refundNo == "" {
-		if p.Status != fsm.Succeeded {
-			return nothing + ", " + string(p.Status), nil
-		}
-		return money(p.ReceivedAmount, p.ReceivedCurrency), nil
+	return side{state: p.Status}
+}
+
+func ofRefund(r payment.Refund) side {
+	if r.Status == fsm.Succeeded {
+		return moved(r.Amount, r.Currency)
 	}
-	r, err := payment.FindRefund(ctx, d, payment.StoredNo(refundNo))
-	if err != nil || r == nil || r.PaymentNo != paymentNo {
-		return nothing, err
+	return side{state: r.Status}
+}
+
+// lookUp says what our books have of a movement at the gateway.
+func (c *comparison) lookUp(ctx context.Context, k key) (side, error) {
+	p, err := payment.Find(ctx, c.d, k.paymentNo)
+	if err != nil || p == nil || p.Gateway != c.name {
+		return side{}, err
 	}
-	if r.Status != fsm.Succeeded || r.SentNo() != refundNo {
-		return nothing + ", " + string(r.Status), nil
+	if k.refundNo == "" {
+		return ofPayment(*p), nil
 	}
-	return money(r.Amount, r.Currency), nil
+	r, err := payment.FindRefund(ctx, c.d, payment.StoredNo(k.refundNo))
+	switch {
+	case err != nil || r == nil || r.PaymentNo != k.paymentNo:
+		return side{}, err
+	case r.SentNo() != k.refundNo: // an earlier try, which failed for all that we know
+		return side{state: fsm.Failed}, nil
+	}
+	return ofRefund(*r), nil
 }
 
 const askTime = 5 * time.Second
 
-func askPayment(ctx context.Context, g payment.Gateway, p payment.Payment) string {
+var errNoPayment = errors.New("the refund's payment is gone")
+
+func (c *comparison) askPayment(ctx context.Context, p payment.Payment) (side, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	c, err := g.Query(ctx, p.Ref())
+	charge, err := c.g.Query(ctx, p.Ref())
 	switch {
 	case errors.Is(err, payment.ErrNotFound):
-		return nothing
-	case err != nil:
-		return "no answer"
-	case c.State != fsm.Succeeded:
-		return nothing + ", " + string(c.State)
+		return side{}, nil
+	case err != nil || charge.State != fsm.Succeeded:
+		return side{state: charge.State}, err
 	}
-	return money(c.Amount, c.Currency)
+	return moved(charge.Amount, charge.Currency), nil
 }
 
-func askRefund(ctx context.Context, d *db.DB, g payment.Gateway, r payment.Refund) string {
+func (c *comparison) askRefund(ctx context.Context, r payment.Refund) (side, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	p, err := payment.Find(ctx, d, r.PaymentNo)
+	p, err := payment.Find(ctx, c.d, r.PaymentNo)
 	if err != nil || p == nil {
-		return "no answer"
+		return side{}, errors.Join(err, errNoPayment)
 	}
-	a, err := g.QueryRefund(ctx, r.SentNo(), p.Ref())
+	answer, err := c.g.QueryRefund(ctx, r.SentNo(), p.Ref())
 	switch {
 	case errors.Is(err, payment.ErrNotFound):
-		return nothing
-	case err != nil:
-		return "no answer"
-	case a.State != fsm.Succeeded:
-		return nothing + ", " + string(a.State)
+		return side{}, nil
+	case err != nil || answer.State != fsm.Succeeded:
+		return side{state: answer.State}, err
 	}
-	return money(a.Amount, r.Currency)
+	return moved(answer.Amount, r.Currency), nil
 }

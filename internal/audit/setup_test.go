@@ -38,6 +38,7 @@ type shop struct {
 	orders  *order.Service
 	stock   *stock.Service
 	gateway string
+	port    *sandbox.Gateway
 }
 
 var (
@@ -86,7 +87,7 @@ func open(t *testing.T, engine string) *shop {
 	key := bytes.Repeat([]byte("k"), 32)
 	tokens, err := idem.NewTokens(redis, key)
 	require.NoError(t, err)
-	s := &shop{db: d, stock: stock.NewService(d), gateway: web.URL, orders: order.New(
+	s := &shop{db: d, stock: stock.NewService(d), gateway: web.URL, port: gateway, orders: order.New(
 		order.Config{Gateway: "sandbox", Secret: key, Owner: "audit-test"},
 		order.Deps{DB: d, Locks: idem.NewLocker(redis, m, log, idem.LockOptions{}), Tokens: tokens, Windows: idem.NewWindows(redis),
 			Gateways: map[string]payment.Gateway{"sandbox": gateway}, Metrics: m, Log: log})}

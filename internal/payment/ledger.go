@@ -10,7 +10,7 @@ import (
 type Entry struct {
 	PaymentNo     string
 	RefundNo      string // as the gateway knows it: see Refund.SentNo
-	TransactionID string // of the payment; may be empty for refunds
+	TransactionID string // of the payment, if the list says it
 	Amount        int64
 	Currency      string
 	At            time.Time

@@ -33,6 +33,7 @@ func TestContract(t *testing.T) {
 			return a.Status == http.StatusOK && string(a.Body) == "success"
 		},
 		ChargesLocally: true, // page pay: the shopper's browser sends the request that we signed
+		AskedOnly:      true,
 		SignsAnswers:   true,
 		SignsBody:      true, // field sign of the form
 		Undated:        true, // see VerifyCallback

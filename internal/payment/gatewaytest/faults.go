@@ -40,6 +40,12 @@ func (h Harness) calls() []call {
 			return err
 		}})
 	}
+	if !h.AskedOnly {
+		all = append(all, call{"list", func(ctx context.Context, g payment.Gateway) error {
+			_, err := g.(payment.Ledger).Entries(ctx, time.Now().Add(-time.Hour))
+			return err
+		}})
+	}
 	return all
 }
 

@@ -41,6 +41,8 @@ type Harness struct {
 	SignsAnswers bool
 	// SignsBody: a callback's signature is in its body, not in headers.
 	SignsBody bool
+	// AskedOnly: the company lists nothing, it can only be asked about one payment or refund at a time.
+	AskedOnly bool
 	// Undated: a callback does not say when it was signed.
 	Undated bool
 }

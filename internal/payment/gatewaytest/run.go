@@ -27,6 +27,7 @@ func Run(t *testing.T, h Harness) {
 		"unknown to it":     unknown,
 		"closed":            closed,
 		"refund":            refunds,
+		"list of movements": lists,
 		"another's answer":  swapped,
 		"tampered answer":   tampered,
 		"faults of calls":   faults,
@@ -221,6 +222,35 @@ func refunds(t *testing.T, h Harness) {
 	asked, err = g.QueryRefund(t.Context(), "R1", ref(c))
 	require.NoError(t, err)
 	require.Equal(t, int64(300), asked.Amount, "each refund is found by its own number")
+}
+
+// lists: a company that lists what it moved lists all of it.
+func lists(t *testing.T, h Harness) {
+	company := h.Start(t)
+	g := h.Connect(t, company.URL)
+	ledger, ok := g.(payment.Ledger)
+	require.Equal(t, !h.AskedOnly, ok)
+	if !ok {
+		return
+	}
+	h.open(t, company, g, "P0") // is not paid
+	opened := h.open(t, company, g, "P1")
+	company.Pay(t, opened, amount-1)
+	paid, err := g.Query(t.Context(), ref(opened))
+	require.NoError(t, err)
+	_, err = g.Refund(t.Context(), payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", TransactionID: paid.TransactionID, Amount: 300, Currency: h.Currency, Total: amount - 1})
+	require.NoError(t, err)
+	entries, err := ledger.Entries(t.Context(), time.Now().Add(-time.Hour))
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	for i, want := range []payment.Entry{{PaymentNo: "P1", Amount: amount - 1}, {PaymentNo: "P1", RefundNo: "R1", Amount: 300}} {
+		got := entries[i]
+		require.Equal(t, []any{want.PaymentNo, want.RefundNo, want.Amount, h.Currency}, []any{got.PaymentNo, got.RefundNo, got.Amount, got.Currency})
+		require.False(t, got.At.IsZero())
+	}
+	entries, err = ledger.Entries(t.Context(), entries[1].At.Add(time.Minute))
+	require.NoError(t, err)
+	require.Empty(t, entries, "since then nothing moved")
 }
 
 // serve runs a handler that plays the company.

@@ -186,8 +186,8 @@ func (g *Gateway) Ledger(ctx context.Context, after int64) ([]wire.LedgerEntry, 
 		if err != nil {
 			return nil, err
 		}
-		if status != http.StatusOK {
-			return nil, fmt.Errorf("sandbox: ledger answered %d", status)
+		if status != http.StatusOK || page.Entries == nil { // an empty list is [], not nothing
+			return nil, fmt.Errorf("sandbox: ledger answered %d without a list", status)
 		}
 		all = append(all, page.Entries...)
 		if len(page.Entries) < pageSize {

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +102,25 @@ func masked(err error) error {
 		return fmt.Errorf("stripe: answered %d %s %s: %.200s (request %s)", e.HTTPStatusCode, e.Type, e.Code, e.Msg, e.RequestID)
 	}
 	return err
+}
+
+// items goes through all pages of a list. The SDK takes any JSON for a list, {} for an empty one; one of Stripe's says where
+// it is from.
+func items[T any](ctx context.Context, l *sdk.V1List[T]) func(func(T, error) bool) {
+	return func(yield func(T, error) bool) {
+		for item, err := range l.All(ctx) {
+			if err != nil {
+				yield(item, unknown(err))
+				return
+			}
+			if !yield(item, nil) {
+				return
+			}
+		}
+		if l.Meta().URL == "" {
+			yield(*new(T), errors.New("stripe: the answer is no list"))
+		}
+	}
 }
 
 // replayed reports whether an answer is that of an earlier request under the same Idempotency-Key.

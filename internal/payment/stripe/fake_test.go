@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
@@ -35,11 +34,13 @@ type fake struct {
 	refunds  []object
 	answers  map[string]stored
 	requests []string
+	clock    int64
 }
 
 type checkout struct {
 	object object
 	intent object // nil until somebody pays
+	marks  object // the metadata that the intent will have
 }
 
 type stored struct {
@@ -66,6 +67,7 @@ func newFake(t testing.TB) *fake {
 	mux.HandleFunc("POST /v1/refunds", f.handle(f.refund))
 	mux.HandleFunc("GET /v1/refunds/{id}", f.handle(f.retrieveRefund))
 	mux.HandleFunc("GET /v1/refunds", f.handle(f.listRefunds))
+	mux.HandleFunc("GET /v1/payment_intents", f.handle(f.listIntents))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	f.url = s.URL
@@ -140,10 +142,10 @@ func (f *fake) check(r *http.Request, body []byte) {
 }
 
 // metadata collects prefix[...] of a form.
-func metadata(form url.Values) object {
+func metadata(form url.Values, prefix string) object {
 	m := object{}
 	for k := range form {
-		if name, ok := strings.CutPrefix(k, "metadata["); ok {
+		if name, ok := strings.CutPrefix(k, prefix+"["); ok {
 			m[strings.TrimSuffix(name, "]")] = form.Get(k)
 		}
 	}
@@ -163,9 +165,9 @@ func (f *fake) create(r *http.Request) (object, *problem) {
 	f.sessions[id] = &checkout{object: object{
 		"id": id, "object": "checkout.session", "livemode": false, "mode": r.Form.Get("mode"), "status": "open", "payment_status": "unpaid",
 		"amount_total": number(r.Form.Get("line_items[0][price_data][unit_amount]")), "currency": r.Form.Get("line_items[0][price_data][currency]"),
-		"metadata": metadata(r.Form), "client_reference_id": r.Form.Get("client_reference_id"), "payment_intent": nil,
+		"metadata": metadata(r.Form, "metadata"), "client_reference_id": r.Form.Get("client_reference_id"), "payment_intent": nil,
 		"url": "https://checkout.stripe.com/c/pay/" + id + "#fragment", "expires_at": number(r.Form.Get("expires_at")),
-	}}
+	}, marks: metadata(r.Form, "payment_intent_data[metadata]")}
 	return f.show(id, r)
 }
 
@@ -217,7 +219,7 @@ func (f *fake) refund(r *http.Request) (object, *problem) {
 			return nil, &problem{400, sdk.ErrorTypeInvalidRequest, "", "Refund amount is greater than unrefunded amount on charge"}
 		}
 		f.refunds = append(f.refunds, object{"id": fmt.Sprintf("re_%d", len(f.refunds)+1), "object": "refund", "amount": amount,
-			"currency": s.intent["currency"], "metadata": metadata(r.Form), "payment_intent": intent, "status": "succeeded"})
+			"currency": s.intent["currency"], "metadata": metadata(r.Form, "metadata"), "payment_intent": intent, "status": "succeeded", "created": f.now()})
 		return f.refunds[len(f.refunds)-1], nil
 	}
 	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such payment_intent: " + intent}
@@ -232,26 +234,6 @@ func (f *fake) retrieveRefund(r *http.Request) (object, *problem) {
 	return nil, &problem{404, sdk.ErrorTypeInvalidRequest, sdk.ErrorCodeResourceMissing, "No such refund"}
 }
 
-// listRefunds lists the newest first, in pages.
-func (f *fake) listRefunds(r *http.Request) (object, *problem) {
-	after, limit, page, more := r.Form.Get("starting_after"), int(number(r.Form.Get("limit"))), []object{}, false
-	for i := len(f.refunds) - 1; i >= 0; i-- {
-		old := f.refunds[i]
-		switch {
-		case old["payment_intent"] != r.Form.Get("payment_intent"):
-		case after != "":
-			if old["id"] == after {
-				after = ""
-			}
-		case len(page) == limit:
-			more = true
-		default:
-			page = append(page, old)
-		}
-	}
-	return object{"object": "list", "url": "/v1/refunds", "has_more": more, "data": page}, nil
-}
-
 // change alters a session, and gives it an intent, as a shopper or a bank does.
 func (f *fake) change(id string, status, paid, intent string, received int64) {
 	f.t.Helper()
@@ -261,49 +243,11 @@ func (f *fake) change(id string, status, paid, intent string, received int64) {
 	require.NotNil(f.t, s)
 	s.object["status"], s.object["payment_status"], s.object["url"] = status, paid, nil
 	s.intent = object{"id": "pi_" + id, "object": "payment_intent", "status": intent, "amount": s.object["amount_total"],
-		"amount_received": received, "currency": s.object["currency"]}
+		"amount_received": received, "currency": s.object["currency"], "metadata": s.marks, "created": f.now()}
 }
 
 func (f *fake) company() gatewaytest.Company {
 	return gatewaytest.Company{URL: f.url, Pay: func(_ testing.TB, c payment.Charge, amount int64) {
 		f.change(c.TransactionID, "complete", "paid", "succeeded", amount)
 	}}
-}
-
-// serve runs a stranger that answers everything the same.
-func serve(t testing.TB, status int, body string) string {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// lose runs a way to the fake on which the answers to POST are lost: before they take effect, or after.
-func lose(t testing.TB, f *fake, after bool) string {
-	t.Helper()
-	target, err := url.Parse(f.url)
-	require.NoError(t, err)
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	s := httptest.NewServer(&httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			if r.In.Method == http.MethodPost && !after {
-				panic(http.ErrAbortHandler)
-			}
-			r.SetURL(target)
-		},
-		ModifyResponse: func(res *http.Response) error {
-			if res.Request.Method == http.MethodPost {
-				panic(http.ErrAbortHandler)
-			}
-			return nil
-		},
-	})
-	t.Cleanup(s.Close)
-	return s.URL
 }

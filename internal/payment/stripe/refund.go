@@ -45,9 +45,9 @@ func (g *Gateway) QueryRefund(ctx context.Context, number string, of payment.Ref
 	}
 	p := &sdk.RefundListParams{PaymentIntent: &intent}
 	p.Limit = sdk.Int64(100) // a page; the list goes on to the next by itself
-	for f, err := range g.api.V1Refunds.List(ctx, p).All(ctx) {
+	for f, err := range items(ctx, g.api.V1Refunds.List(ctx, p)) {
 		if err != nil {
-			return payment.RefundAnswer{}, unknown(err)
+			return payment.RefundAnswer{}, err
 		}
 		if f.Metadata[refundNo] == number {
 			return asRefund(f, number, intent)

@@ -26,6 +26,7 @@ func TestContract(t *testing.T) {
 		Acknowledged: func(a payment.Acknowledgement) bool {
 			return a.Status == http.StatusOK || a.Status == http.StatusNoContent
 		},
+		AskedOnly:    true,
 		SignsAnswers: true,
 	})
 }
