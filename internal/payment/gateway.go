@@ -37,7 +37,8 @@ type Gateway interface {
 	// Close makes an unpaid charge unpayable. It answers the charge as it is then: Closed, Failed, or Succeeded if it
 	// was paid before; ErrNotFound if there is none.
 	Close(ctx context.Context, of Ref) (Charge, error)
-	// Refund sends money back. The returned state is Pending, Succeeded or Failed.
+	// Refund sends money back. The returned state is Pending, Succeeded or Failed: refused for good, nothing went back, and
+	// nothing will under this number. A refusal that passes (our balance is too low) is an error: the same number goes again.
 	Refund(ctx context.Context, r RefundRequest) (RefundAnswer, error)
 	// QueryRefund asks for a refund of a charge, or ErrNotFound.
 	QueryRefund(ctx context.Context, refundNo string, of Ref) (RefundAnswer, error)

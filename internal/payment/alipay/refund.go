@@ -18,35 +18,29 @@ type refund struct {
 // Refund implements payment.Gateway. out_request_no is the idempotency key: a repeat moves nothing and says fund_change N.
 // refund_fee of the answer is no use, it is the sum of all refunds of the trade.
 //
-// A refusal is an error, not Failed: after most of them (the balance is too low, the trade is frozen) Alipay wants the same
-// out_request_no again ("重试时请务必保证退款请求号一致"), and a Failed refund would be sent under another. Failed are the two
-// that no repeat can mend.
+// Most refusals are an error, not Failed: after them (the balance is too low, the trade is frozen) Alipay wants the same
+// out_request_no again ("重试时请务必保证退款请求号一致"), and a Failed refund would be sent under another. Failed are those that
+// no repeat can mend.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
 	if !g.Takes(r.Amount, r.Currency) { // not sent, now or before
 		return answered(r.RefundNo, fsm.Failed, r.Amount), nil
 	}
-	of := payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID}
 	a, err := g.call(ctx, "alipay.trade.refund", refund{r.PaymentNo, r.RefundNo, yuan(r.Amount)})
-	if refused(err, "ACQ.TRADE_HAS_FINISHED", "ACQ.TRADE_NOT_ALLOW_REFUND") {
-		// An earlier try whose answer was lost may have gone through all the same.
-		found, queryErr := g.QueryRefund(ctx, r.RefundNo, of)
-		if errors.Is(queryErr, payment.ErrNotFound) {
-			return answered(r.RefundNo, fsm.Failed, r.Amount), nil
-		}
-		return found, queryErr
-	}
-	if err != nil {
+	final := refused(err, forGood...)
+	if err != nil && !final {
 		return payment.RefundAnswer{}, err
 	}
-	if a.OutTradeNo != r.PaymentNo {
+	if !final && a.OutTradeNo != r.PaymentNo {
 		return payment.RefundAnswer{}, fmt.Errorf("alipay: an answer about refund %s of %s cannot be believed", r.RefundNo, r.PaymentNo)
 	}
 	if a.FundChange == "Y" {
 		return answered(r.RefundNo, fsm.Succeeded, r.Amount), nil
 	}
-	// N: no money moved by this call. Only the query tells whether it moved before, and how much.
-	found, err := g.QueryRefund(ctx, r.RefundNo, of)
+	// Refused, or N: no money moved by this call. Only the query tells whether it moved by an earlier one, and how much.
+	found, err := g.QueryRefund(ctx, r.RefundNo, payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID})
 	switch {
+	case errors.Is(err, payment.ErrNotFound) && final:
+		return answered(r.RefundNo, fsm.Failed, r.Amount), nil
 	case errors.Is(err, payment.ErrNotFound):
 		return payment.RefundAnswer{}, fmt.Errorf("alipay: refund %s was taken, and is not there yet", r.RefundNo)
 	case err != nil:
@@ -55,6 +49,13 @@ func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.
 		return payment.RefundAnswer{}, fmt.Errorf("alipay: refund %s is there with %d fen, not %d", r.RefundNo, found.Amount, r.Amount)
 	}
 	return found, nil
+}
+
+// forGood are the refusals of a refund that stay: the trade is over or in no state for it, or has less left
+// (alipay.trade.refund, "业务错误码").
+var forGood = []string{
+	"ACQ.TRADE_HAS_FINISHED", "ACQ.TRADE_NOT_ALLOW_REFUND", "ACQ.TRADE_STATUS_ERROR",
+	"ACQ.REASON_TRADE_REFUND_FEE_ERR", "ACQ.REFUND_FEE_ERROR", "ACQ.REFUND_AMT_NOT_EQUAL_TOTAL",
 }
 
 // QueryRefund implements payment.Gateway. An answer without refund_status means that there is no such refund or that it did

@@ -27,6 +27,7 @@ func Run(t *testing.T, h Harness) {
 		"unknown to it":     unknown,
 		"closed":            closed,
 		"refund":            refunds,
+		"refused refund":    refusedRefunds,
 		"list of movements": lists,
 		"another's answer":  swapped,
 		"tampered answer":   tampered,
@@ -189,39 +190,6 @@ func closed(t *testing.T, h Harness) {
 	c, err := g.Query(t.Context(), ref(opened))
 	require.NoError(t, err)
 	require.Equal(t, fsm.Closed, c.State)
-}
-
-func refunds(t *testing.T, h Harness) {
-	company := h.Start(t)
-	g := h.Connect(t, company.URL)
-	opened := h.open(t, company, g, "P1")
-	company.Pay(t, opened, amount)
-	c, err := g.Query(t.Context(), ref(opened))
-	require.NoError(t, err)
-	_, err = g.QueryRefund(t.Context(), "R1", ref(c))
-	require.ErrorIs(t, err, payment.ErrNotFound, "of a payment that it has")
-
-	r := payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", TransactionID: c.TransactionID, Amount: 300, Currency: h.Currency, Total: amount}
-	first, err := g.Refund(t.Context(), r)
-	require.NoError(t, err)
-	require.Contains(t, []fsm.State{fsm.Pending, fsm.Succeeded}, first.State)
-	require.Equal(t, []any{"R1", int64(300)}, []any{first.RefundNo, first.Amount})
-	again, err := g.Refund(t.Context(), r)
-	require.NoError(t, err)
-	require.Equal(t, []any{first.RefundNo, first.RefundID, first.Amount}, []any{again.RefundNo, again.RefundID, again.Amount})
-	asked, err := g.QueryRefund(t.Context(), "R1", ref(c))
-	require.NoError(t, err)
-	require.Equal(t, []any{first.RefundNo, first.RefundID, first.Amount}, []any{asked.RefundNo, asked.RefundID, asked.Amount})
-
-	// Sent twice it was one: all the rest can still go back.
-	r.RefundNo, r.Amount = "R2", amount-300
-	rest, err := g.Refund(t.Context(), r)
-	require.NoError(t, err)
-	require.Equal(t, []any{"R2", int64(amount - 300)}, []any{rest.RefundNo, rest.Amount})
-	require.NotEqual(t, fsm.Failed, rest.State)
-	asked, err = g.QueryRefund(t.Context(), "R1", ref(c))
-	require.NoError(t, err)
-	require.Equal(t, int64(300), asked.Amount, "each refund is found by its own number")
 }
 
 // lists: a company that lists what it moved lists all of it.

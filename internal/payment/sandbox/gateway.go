@@ -154,6 +154,10 @@ func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.
 	status, err := g.call(ctx, http.MethodPost, "/v1/refunds", wire.RefundRequest{
 		MerchantID: g.cfg.MerchantID, RefundNo: r.RefundNo, PaymentNo: r.PaymentNo, Amount: r.Amount, NotifyURL: g.cfg.NotifyURL,
 	}, &out)
+	var no *refusal
+	if errors.As(err, &no) && no.code == "refund_exceeds_payment" { // it would have known a number that went through
+		return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
+	}
 	if err != nil {
 		return payment.RefundAnswer{}, err
 	}
@@ -238,11 +242,23 @@ func (g *Gateway) call(ctx context.Context, method, path string, in, out any) (s
 		if res.StatusCode == http.StatusNotFound && p.Code == "not_found" {
 			return 0, payment.ErrNotFound
 		}
+		if res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests && p.Code != "" {
+			return 0, &refusal{method + " " + path, p.Code, p.Detail}
+		}
 		return 0, fmt.Errorf("sandbox: %s %s answered %d %s: %s", method, path, res.StatusCode, p.Code, p.Detail)
 	default:
 		return 0, fmt.Errorf("sandbox: %s %s answered %d with content type %q", method, path, res.StatusCode, mediaType)
 	}
 }
+
+// refusal is the gateway's no: a problem with a status of 4xx.
+type refusal struct{ call, code, detail string }
+
+func (r *refusal) Error() string {
+	return "sandbox: " + r.call + " refused: " + r.code + ": " + r.detail
+}
+
+func (r *refusal) Unwrap() error { return payment.ErrRefused }
 
 // asCharge believes an answer only if it is about our payment and says what a charge must say.
 func asCharge(c wire.Charge, paymentNo string) (payment.Charge, error) {

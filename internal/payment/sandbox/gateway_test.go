@@ -123,8 +123,9 @@ func TestRefunds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.open(t, "p-1")
-	_, err := b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-0", PaymentNo: "p-1", Amount: 1})
-	require.ErrorContains(t, err, "refund_exceeds_payment", "nothing was received yet")
+	no, err := b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-0", PaymentNo: "p-1", Amount: 1})
+	require.NoError(t, err)
+	require.Equal(t, fsm.Failed, no.State, "nothing was received yet")
 	b.pay(t, "p-1", wire.PayRequest{Outcome: "succeeded"})
 	b.next(t)
 
@@ -144,9 +145,11 @@ func TestRefunds(t *testing.T) {
 	r.Amount = 999
 	_, err = b.Refund(t.Context(), r)
 	require.ErrorContains(t, err, "refund_no_reused")
+	require.ErrorIs(t, err, payment.ErrRefused)
 
-	_, err = b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-2", PaymentNo: "p-1", Amount: 300})
-	require.ErrorContains(t, err, "refund_exceeds_payment")
+	no, err = b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-2", PaymentNo: "p-1", Amount: 300})
+	require.NoError(t, err)
+	require.Equal(t, payment.RefundAnswer{RefundNo: "r-2", State: fsm.Failed, Amount: 300}, no)
 	_, err = b.Refund(t.Context(), payment.RefundRequest{RefundNo: "r-2", PaymentNo: "p-1", Amount: 299})
 	require.NoError(t, err)
 	ledger, err := b.Ledger(t.Context(), 1)

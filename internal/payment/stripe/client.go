@@ -95,6 +95,12 @@ func refused(err error) bool {
 	return errors.As(err, &e) && e.HTTPStatusCode == http.StatusBadRequest && e.Type == sdk.ErrorTypeInvalidRequest
 }
 
+// lacksBalance reports whether Stripe refused because there is less on our account than shall be sent.
+func lacksBalance(err error) bool {
+	var e *sdk.Error
+	return errors.As(err, &e) && (e.Code == sdk.ErrorCodeBalanceInsufficient || e.Code == sdk.ErrorCodeInsufficientFunds)
+}
+
 // masked keeps what Stripe says short, and the shopper's card out of logs: the SDK's errors print whole objects.
 func masked(err error) error {
 	var e *sdk.Error

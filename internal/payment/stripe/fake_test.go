@@ -35,6 +35,7 @@ type fake struct {
 	answers  map[string]stored
 	requests []string
 	clock    int64
+	refuses  *problem // what refunds are refused with
 }
 
 type checkout struct {
@@ -205,6 +206,9 @@ func (f *fake) expire(r *http.Request) (object, *problem) {
 
 func (f *fake) refund(r *http.Request) (object, *problem) {
 	intent := r.Form.Get("payment_intent")
+	if f.refuses != nil {
+		return nil, f.refuses
+	}
 	for _, s := range f.sessions {
 		if s.intent == nil || s.intent["id"] != intent {
 			continue

@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 	"orderd/internal/payment"
 )
 
-// Refund implements payment.Gateway.
+// Refund implements payment.Gateway. What Stripe finds impossible (no money is left of the payment, it is disputed) is Failed:
+// under one Idempotency-Key the answer stays the same. But that our balance is too low passes.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
 	amount, err := toStripe(r.Amount, r.Currency)
 	if err != nil { // not sent, now or before
@@ -26,6 +28,16 @@ func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.
 	f, err := g.api.V1Refunds.Create(ctx, p)
 	if err == nil && replayed(f.LastResponse) { // the answer of then
 		f, err = g.api.V1Refunds.Retrieve(ctx, f.ID, nil)
+	}
+	if refused(err) && !lacksBalance(err) { // an earlier try whose answer was lost may have gone through all the same
+		found, queryErr := g.QueryRefund(ctx, r.RefundNo, payment.Ref{PaymentNo: r.PaymentNo, TransactionID: r.TransactionID})
+		switch {
+		case errors.Is(queryErr, payment.ErrNotFound):
+			return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
+		case queryErr == nil && found.Amount != r.Amount:
+			return payment.RefundAnswer{}, masked(err)
+		}
+		return found, queryErr
 	}
 	if err != nil {
 		return payment.RefundAnswer{}, unknown(err)

@@ -133,61 +133,6 @@ func TestUnitsOfEachCurrency(t *testing.T) {
 	}
 }
 
-func TestRefunds(t *testing.T) {
-	t.Parallel()
-	f, g, of := setup(t)
-	r := payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", TransactionID: of.TransactionID, Amount: 1, Currency: "EUR", Total: 1299}
-	_, err := g.Refund(t.Context(), r)
-	require.Error(t, err, "nothing was received yet")
-	f.change(of.TransactionID, "complete", "paid", "succeeded", 1299)
-	for i := range 101 { // more than a page
-		r.RefundNo = "R" + strings.Repeat("x", i)
-		_, err = g.Refund(t.Context(), r)
-		require.NoError(t, err)
-	}
-	for status, want := range map[string]fsm.State{"pending": fsm.Pending, "requires_action": fsm.Pending, "succeeded": fsm.Succeeded,
-		"failed": fsm.Failed, "canceled": fsm.Failed, "something new": ""} {
-		f.mu.Lock()
-		f.refunds[0]["status"] = status
-		f.mu.Unlock()
-		asked, err := g.QueryRefund(t.Context(), "R", of)
-		require.Equal(t, []any{want, want == ""}, []any{asked.State, err != nil}, status)
-		require.NotErrorIs(t, err, payment.ErrNotFound)
-		r.RefundNo = "R"
-		again, err := g.Refund(t.Context(), r)
-		require.Equal(t, []any{want, want == ""}, []any{again.State, err != nil}, "the state of now, not of the first answer")
-	}
-	r.RefundNo, r.Amount = "R-more", 1299
-	_, err = g.Refund(t.Context(), r)
-	require.ErrorContains(t, err, "greater than unrefunded amount")
-	r.TransactionID = ""
-	_, err = g.Refund(t.Context(), r)
-	require.Error(t, err)
-}
-
-// The first of a refund's two calls succeeds; the second one's outcome is unknown.
-func TestRefundIsLost(t *testing.T) {
-	t.Parallel()
-	f, g, of := setup(t)
-	f.change(of.TransactionID, "complete", "paid", "succeeded", 1299)
-	r := payment.RefundRequest{RefundNo: "R1", PaymentNo: "P1", TransactionID: of.TransactionID, Amount: 300, Currency: "EUR", Total: 1299}
-	for _, after := range []bool{false, true} { // it had no effect, it had one
-		lossy := connect(t, lose(t, f, after))
-		_, err := lossy.Refund(t.Context(), r)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, payment.ErrNotFound)
-		_, err = g.QueryRefund(t.Context(), "R1", of)
-		if after {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, payment.ErrNotFound)
-		}
-	}
-	_, err := g.Refund(t.Context(), r)
-	require.NoError(t, err)
-	require.Len(t, f.refunds, 1)
-}
-
 // An error is logged by the caller: Stripe's own words are in it, its objects and our key are not.
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()

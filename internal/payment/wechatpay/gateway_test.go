@@ -204,9 +204,7 @@ func TestRefunds(t *testing.T) {
 		change func(*payment.RefundRequest)
 		want   string
 	}{
-		"another amount under the number": {func(r *payment.RefundRequest) { r.Amount = 301 }, "INVALID_REQUEST"},
-		"another total":                   {func(r *payment.RefundRequest) { r.RefundNo, r.Total = "R2", 1300 }, "INVALID_REQUEST"},
-		"more than is left":               {func(r *payment.RefundRequest) { r.RefundNo, r.Amount = "R2", 1000 }, "INVALID_REQUEST"},
+		"another amount under the number": {func(r *payment.RefundRequest) { r.Amount = 301 }, "with 300 fen, not 301"},
 		"of an unknown payment":           {func(r *payment.RefundRequest) { r.RefundNo, r.PaymentNo = "R2", "P404" }, "RESOURCE_NOT_EXISTS"},
 	} {
 		spoilt := r
@@ -214,6 +212,23 @@ func TestRefunds(t *testing.T) {
 		_, err := g.Refund(t.Context(), spoilt)
 		require.ErrorContains(t, err, c.want, name)
 		require.NotErrorIs(t, err, payment.ErrNotFound, name)
+	}
+	for name, change := range map[string]func(*payment.RefundRequest){
+		"another total":     func(r *payment.RefundRequest) { r.Total = 1300 },
+		"more than is left": func(r *payment.RefundRequest) { r.Amount = 1000 },
+	} {
+		spoilt := r
+		spoilt.RefundNo = "R2"
+		change(&spoilt)
+		no, err := g.Refund(t.Context(), spoilt)
+		require.NoError(t, err, name)
+		require.Equal(t, payment.RefundAnswer{RefundNo: "R2", State: fsm.Failed, Amount: spoilt.Amount}, no, name)
+	}
+	for _, code := range []string{"INVALID_REQUEST", "USER_ACCOUNT_ABNORMAL"} {
+		f.refuses = code
+		again, err := g.Refund(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, a.RefundID, again.RefundID, "an earlier try went through")
 	}
 	f.refuses = "NOT_ENOUGH"
 	r.RefundNo = "R2"

@@ -2,6 +2,7 @@ package wechatpay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,9 +41,9 @@ type refundAmount struct {
 	Currency string `json:"currency"`
 }
 
-// Refund implements payment.Gateway. out_refund_no is the idempotency key ("同一退款单号多次请求只退一笔"). A refusal is an
-// error, not Failed: WeChat Pay wants the same number again after it ("申请退款失败重试时请使用原商户退款单号，避免重复退款"),
-// and a Failed refund would be sent under another.
+// Refund implements payment.Gateway. out_refund_no is the idempotency key ("同一退款单号多次请求只退一笔"). Most refusals are an
+// error, not Failed: WeChat Pay wants the same number again after them ("申请退款失败重试时请使用原商户退款单号，避免重复退款"),
+// and a Failed refund would be sent under another. Failed are those that no repeat can mend.
 func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.RefundAnswer, error) {
 	if !g.Takes(r.Amount, r.Currency) { // not sent, now or before
 		return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
@@ -54,15 +55,25 @@ func (g *Gateway) Refund(ctx context.Context, r payment.RefundRequest) (payment.
 		NotifyURL   string       `json:"notify_url"`
 		Amount      refundAmount `json:"amount"`
 	}{r.PaymentNo, r.RefundNo, g.cfg.NotifyURL, refundAmount{r.Amount, r.Total, currency}}, &out)
-	if err != nil {
-		return payment.RefundAnswer{}, err
+	var answer payment.RefundAnswer
+	switch {
+	case refused(err, forGood...): // an earlier try whose answer was lost may have gone through all the same
+		answer, err = g.QueryRefund(ctx, r.RefundNo, payment.Ref{PaymentNo: r.PaymentNo})
+		if errors.Is(err, payment.ErrNotFound) {
+			return payment.RefundAnswer{RefundNo: r.RefundNo, State: fsm.Failed, Amount: r.Amount}, nil
+		}
+	case err == nil:
+		answer, err = out.answer(r.RefundNo, r.PaymentNo)
 	}
-	answer, err := out.answer(r.RefundNo, r.PaymentNo)
 	if err == nil && answer.Amount != r.Amount {
 		err = fmt.Errorf("wechatpay: refund %s is there with %d fen, not %d", r.RefundNo, answer.Amount, r.Amount)
 	}
 	return answer, err
 }
+
+// forGood are the refusals of a refund that stay: the order is in no state for it, too old, or has less left; or the shopper's
+// account is no more ("申请退款", 业务错误码).
+var forGood = []string{"INVALID_REQUEST", "USER_ACCOUNT_ABNORMAL"}
 
 // QueryRefund implements payment.Gateway.
 func (g *Gateway) QueryRefund(ctx context.Context, refundNo string, of payment.Ref) (payment.RefundAnswer, error) {
