@@ -97,8 +97,8 @@ func fillStatements(done int) []string {
 			SELECT CONCAT('P', {no}), {no}, 1, 'sandbox', CONCAT('txn_', {no}), {price}, 'CNY', IF({paid}, {price}, 0), IF({paid}, 'CNY', ''),
 			CASE {kind} WHEN {cancelled} THEN 'CLOSED' WHEN {paying} THEN 'PENDING' ELSE 'SUCCEEDED' END, IF({kind} = {paying}, 1, NULL), IF({paid}, 1, NULL),
 			IF({kind} = {refunded}, 100, 0), IF({kind} = {paying}, {at} + INTERVAL 365 DAY, NULL), {at}, {at}{from}`,
-		`INSERT INTO refunds (refund_no, payment_no, order_no, amount, currency, reason, note, status, refund_id, created_at, updated_at)
-			SELECT CONCAT('R', {no}), CONCAT('P', {no}), {no}, 100, 'CNY', 'CUSTOMER', '', 'SUCCEEDED', CONCAT('re_', {no}), {at}, {at}{from} WHERE {kind} = {refunded}`,
+		`INSERT INTO refunds (refund_no, payment_no, order_no, gateway, amount, currency, reason, note, status, refund_id, created_at, updated_at)
+			SELECT CONCAT('R', {no}), CONCAT('P', {no}), {no}, 'sandbox', 100, 'CNY', 'CUSTOMER', '', 'SUCCEEDED', CONCAT('re_', {no}), {at}, {at}{from} WHERE {kind} = {refunded}`,
 		"UPDATE orders o JOIN (SELECT {no} AS order_no{from} WHERE {kind} = {refunded}) r ON r.order_no = o.order_no SET o.refunded_amount = 100",
 		`INSERT INTO order_events SELECT {no}, h.seq, h.event, h.from_status, h.to_status, CONCAT('user:', {user}),
 			IF(h.event = 'pay', CONCAT('callback:sandbox msg-', {no}), 'order_no'), '', {at}{history}`,

@@ -81,9 +81,9 @@ func Checks(keptSince db.Time) []Check {
 				LEFT JOIN refunds r ON r.payment_no = p.payment_no AND (r.automatic = 1 OR r.status <> 'FAILED')
 				GROUP BY p.payment_no, p.received_amount, p.refund_held
 				HAVING p.refund_held <> COALESCE(SUM(r.amount), 0) OR p.refund_held > p.received_amount`},
-		{Name: "refund_is_of_its_payment", Says: "a refund goes back by the payment of its order, in the currency that came in",
+		{Name: "refund_is_of_its_payment", Says: "a refund goes back by the payment of its order, at its gateway, in the currency that came in",
 			Query: `SELECT r.refund_no, r.order_no, r.payment_no, r.currency FROM refunds r LEFT JOIN payments p ON p.payment_no = r.payment_no
-				WHERE p.payment_no IS NULL OR p.order_no <> r.order_no OR p.received_currency <> r.currency`},
+				WHERE p.payment_no IS NULL OR p.order_no <> r.order_no OR p.received_currency <> r.currency OR p.gateway <> r.gateway`},
 		{Name: "refunded_amount_adds_up", Says: "refunded_amount is the sum of the succeeded customer refunds, and all of it means REFUNDED",
 			Query: `SELECT o.order_no, o.status, o.refunded_amount, COALESCE(SUM(r.amount), 0) AS refunds FROM orders o
 				LEFT JOIN refunds r ON r.order_no = o.order_no AND r.automatic IS NULL AND r.status = 'SUCCEEDED'
@@ -94,6 +94,9 @@ func Checks(keptSince db.Time) []Check {
 		{Name: "transaction_booked_once", Says: "a gateway's transaction is booked once",
 			Query: `SELECT transaction_id, gateway, COUNT(*) AS n FROM payments WHERE transaction_id IS NOT NULL
 				GROUP BY gateway, transaction_id HAVING COUNT(*) > 1`},
+		{Name: "refund_booked_once", Says: "a gateway's refund is booked once",
+			Query: `SELECT refund_id, gateway, COUNT(*) AS n FROM refunds WHERE refund_id IS NOT NULL
+				GROUP BY gateway, refund_id HAVING COUNT(*) > 1`},
 		{Name: "one_open_attempt", Says: "an order has at most one open attempt",
 			Query: `SELECT order_no, COUNT(*) AS n FROM payments WHERE status IN ('INIT', 'PENDING', 'UNKNOWN') GROUP BY order_no HAVING COUNT(*) > 1`},
 		{Name: "attempts_are_counted", Says: "an order's attempts are numbered 1 to attempts",

@@ -179,16 +179,13 @@ func (c *comparison) list(ctx context.Context, since time.Time) error {
 // it may have taken money for what we hold to be closed.
 func (c *comparison) ours(ctx context.Context, since time.Time) (payments []payment.Payment, refunds []payment.Refund, err error) {
 	booked := func() *gorm.DB {
-		q := c.d.Read(ctx).Where("updated_at >= ?", db.At(since))
+		q := c.d.Read(ctx).Where("gateway = ? AND updated_at >= ?", c.name, db.At(since))
 		if c.lists {
 			q = q.Where("status = ?", fsm.Succeeded)
 		}
 		return q
 	}
-	if err = booked().Where("gateway = ?", c.name).Order("payment_no").Find(&payments).Error; err != nil {
-		return nil, nil, err
-	}
-	err = booked().Where("payment_no IN (SELECT payment_no FROM payments WHERE gateway = ?)", c.name).Order("refund_no").Find(&refunds).Error
+	err = errors.Join(booked().Order("payment_no").Find(&payments).Error, booked().Order("refund_no").Find(&refunds).Error)
 	return payments, refunds, err
 }
 

@@ -100,8 +100,8 @@ var breaks = []struct {
 		return audit.Break{Kind: audit.Status, PaymentNo: "of order-open", Ours: "400 CNY", Theirs: "PENDING"}
 	}, true},
 	{"refund only ours", func(t *testing.T, s *shop, o order.Order) {
-		exec(t, s.db, "INSERT INTO refunds (refund_no, payment_no, order_no, amount, currency, reason, note, status, refund_id, created_at, updated_at) "+
-			"SELECT 'R-ours', payment_no, order_no, 3, currency, reason, note, status, 'rfd_ours', created_at, updated_at FROM refunds WHERE order_no = '"+o.OrderNo+"'")
+		exec(t, s.db, "INSERT INTO refunds (refund_no, payment_no, order_no, gateway, amount, currency, reason, note, status, refund_id, created_at, updated_at) "+
+			"SELECT 'R-ours', payment_no, order_no, gateway, 3, currency, reason, note, status, 'rfd_ours', created_at, updated_at FROM refunds WHERE order_no = '"+o.OrderNo+"'")
 	}, func(o order.Order) audit.Break {
 		return audit.Break{Kind: audit.OnlyOurs, PaymentNo: o.Payment.PaymentNo, RefundNo: "R-ours", Ours: "3 CNY", Theirs: "nothing"}
 	}, true},

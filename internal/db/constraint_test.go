@@ -45,8 +45,8 @@ var good = map[string]row{
 	"stock_movements": {"sku": "A", "kind": "RESERVE", "ref": "O", "delta": -2, "reason": "", "at": at},
 	"payments": {"payment_no": "P", "order_no": "O", "attempt": 1, "gateway": "g", "amount": 100, "currency": "CNY", "status": "INIT",
 		"open_slot": 1, "created_at": at, "updated_at": at},
-	"refunds": {"refund_no": "R", "payment_no": "P", "order_no": "O", "amount": 1, "currency": "CNY", "reason": "CUSTOMER", "note": "",
-		"status": "PENDING", "created_at": at, "updated_at": at},
+	"refunds": {"refund_no": "R", "payment_no": "P", "order_no": "O", "gateway": "g", "amount": 1, "currency": "CNY", "reason": "CUSTOMER",
+		"note": "", "status": "PENDING", "created_at": at, "updated_at": at},
 	"idempotency_keys": {"user_id": "u", "idempotency_key": "k", "order_no": "O", "fingerprint": "f", "created_at": at, "expires_at": at},
 	"inbox_messages": {"source": "s", "message_id": "m", "payload_hash": "h", "order_no": "O", "kind": "payment", "outcome": "applied",
 		"received_at": at},
@@ -142,6 +142,22 @@ func TestPaymentSlots(t *testing.T) {
 		require.True(t, db.IsDuplicate(add("P6", 6, succeeded.with(row{"applied": 1, "transaction_id": "T2"}))), "a second one that pays")
 		require.True(t, db.IsDuplicate(add("P7", 7, succeeded.with(row{"transaction_id": "T1"}))), "one transaction booked twice")
 		require.NoError(t, add("P8", 8, succeeded.with(row{"transaction_id": "T2"})))
+	})
+}
+
+// A gateway's refund is booked once; of those that have no number yet there may be many, and another gateway counts for itself.
+func TestRefundIDs(t *testing.T) {
+	each(t, func(t *testing.T, d *db.DB) {
+		require.NoError(t, d.Migrate(t.Context()))
+		add := func(no string, change row) error {
+			return good["refunds"].with(row{"refund_no": no}).with(change).insertInto(t, d, "refunds")
+		}
+		require.NoError(t, add("R1", nil))
+		require.NoError(t, add("R2", nil))
+		require.NoError(t, add("R3", row{"refund_id": "re_1"}))
+		require.True(t, db.IsDuplicate(add("R4", row{"refund_id": "re_1"})))
+		require.NoError(t, add("R4", row{"refund_id": "RE_1"}), "capitals count")
+		require.NoError(t, add("R5", row{"refund_id": "re_1", "gateway": "h"}))
 	})
 }
 

@@ -21,7 +21,7 @@ var uniqueKeys = map[string][]string{
 	"stock":            {"sku"},
 	"stock_movements":  {"sku,kind,ref"},
 	"payments":         {"payment_no", "order_no,attempt", "gateway,transaction_id", "order_no,open_slot", "order_no,applied"},
-	"refunds":          {"refund_no", "payment_no,automatic"},
+	"refunds":          {"refund_no", "payment_no,automatic", "gateway,refund_id"},
 	"idempotency_keys": {"user_id,idempotency_key"},
 	"inbox_messages":   {"source,message_id"},
 	"outbox_messages":  {"id", "message_id", "order_no,seq"},

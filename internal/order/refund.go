@@ -106,8 +106,8 @@ func (s *Service) refundTx(tx *db.Tx, a Actor, q RefundRequest, res *RefundResul
 		return fault.Unprocessed(fault.Field{Field: "restock", Code: "not_allowed", Message: "goes with the refund that completes the order's money"})
 	}
 	until := db.AtPtr(tx.Now.Add(gatewayTime + leaseReserve))
-	r := payment.Refund{RefundNo: q.RefundNo, PaymentNo: p.PaymentNo, OrderNo: q.OrderNo, Amount: q.Amount, Currency: p.Currency,
-		Reason: payment.Customer, Note: q.Reason, Status: fsm.Refunds.Target(fsm.Open), Restock: q.Restock,
+	r := payment.Refund{RefundNo: q.RefundNo, PaymentNo: p.PaymentNo, OrderNo: q.OrderNo, Gateway: p.Gateway,
+		Amount: q.Amount, Currency: p.Currency, Reason: payment.Customer, Note: q.Reason, Status: fsm.Refunds.Target(fsm.Open), Restock: q.Restock,
 		NextCheckAt: until, LeaseOwner: &s.cfg.Owner, LeaseUntil: until, CreatedAt: tx.Now, UpdatedAt: tx.Now}
 	if err := tx.Create(&r).Error; err != nil {
 		return err

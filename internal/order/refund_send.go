@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"orderd/internal/db"
 	"orderd/internal/failpoint"
 	"orderd/internal/fsm"
 	"orderd/internal/payment"
@@ -53,17 +54,21 @@ func (s *Service) sendRefund(ctx context.Context, r payment.Refund, leased bool)
 	}
 	n := payment.Notice{Source: "answer:" + p.Gateway, Gateway: p.Gateway, MessageID: answer.RefundNo + ":" + string(answer.State),
 		PaymentNo: r.PaymentNo, RefundNo: answer.RefundNo, RefundID: answer.RefundID, Amount: answer.Amount, Currency: r.Currency}
-	switch answer.State {
-	case fsm.Succeeded:
-		n.Kind = payment.RefundSucceeded
-	case fsm.Failed:
-		n.Kind = payment.RefundFailed
+	switch n.Kind = refundKinds[answer.State]; n.Kind {
+	case "": // under way
+		if err = payment.WaitRefund(ctx, s.DB, r, fsm.Pending, &answer.RefundID); db.IsDuplicate(err) {
+			err = s.refundIDTaken(ctx, n)
+		}
 	default:
-		return payment.WaitRefund(ctx, s.DB, r, fsm.Pending, &answer.RefundID)
+		_, err = s.Settle(ctx, n)
 	}
-	_, err = s.Settle(ctx, n)
-	return err
+	if err != nil { // not believed, or not written: it is asked for again, at its time
+		return errors.Join(err, payment.WaitRefund(ctx, s.DB, r, fsm.Unknown, nil))
+	}
+	return nil
 }
+
+var refundKinds = map[fsm.State]payment.NoticeKind{fsm.Succeeded: payment.RefundSucceeded, fsm.Failed: payment.RefundFailed}
 
 // askForRefund asks whether the gateway has the refund, unless it is fresh and cannot have been sent, and sends it if not.
 func (s *Service) askForRefund(ctx context.Context, p *payment.Payment, r payment.Refund, fresh bool) (payment.RefundAnswer, error) {

@@ -56,6 +56,9 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 		out, alert, err = s.settleRefundTx(tx, n)
 		return err
 	})
+	if db.IsDuplicate(err) { // still, when the transaction was run again: not the inbox row of a twin
+		return Settled{}, s.refundIDTaken(ctx, n)
+	}
 	if err != nil {
 		return Settled{}, err
 	}
@@ -64,6 +67,12 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 	}
 	s.stopped(out.Guard)
 	return out, nil
+}
+
+// refundIDTaken: the gateway calls one refund of its own by two of our numbers. It sent the money once; a person must look.
+func (s *Service) refundIDTaken(ctx context.Context, n payment.Notice) error {
+	s.alert(ctx, "message_conflict", "refund_no", n.RefundNo, "refund_id", n.RefundID)
+	return errMessageConflict("this refund_id stands for another refund")
 }
 
 func (s *Service) settleRefundTx(tx *db.Tx, n payment.Notice) (out Settled, alert string, err error) {

@@ -44,6 +44,7 @@ type Refund struct {
 	RefundNo    string    `json:"refund_no" gorm:"primaryKey"`
 	PaymentNo   string    `json:"payment_no"`
 	OrderNo     string    `json:"-"`
+	Gateway     string    `json:"-"` // the payment's: UNIQUE with RefundID
 	Amount      int64     `json:"amount"`
 	Currency    string    `json:"currency"`
 	Reason      string    `json:"reason"` // CUSTOMER, LATE_PAYMENT, DUPLICATE_PAYMENT or AMOUNT_MISMATCH

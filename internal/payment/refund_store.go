@@ -17,7 +17,8 @@ const autoPrefix = "auto-"
 // Automatic returns the refund of all that a payment brought. Its number is the payment's: there is one.
 func Automatic(p *Payment, b Booking, reason string, now db.Time) Refund {
 	one := 1
-	return Refund{RefundNo: autoPrefix + p.PaymentNo, PaymentNo: p.PaymentNo, OrderNo: p.OrderNo, Amount: b.Amount, Currency: b.Currency,
+	return Refund{RefundNo: autoPrefix + p.PaymentNo, PaymentNo: p.PaymentNo, OrderNo: p.OrderNo, Gateway: p.Gateway,
+		Amount: b.Amount, Currency: b.Currency,
 		Reason: reason, Automatic: &one, Status: fsm.Pending, NextCheckAt: &now, CreatedAt: now, UpdatedAt: now}
 }
 
@@ -76,7 +77,8 @@ func LeaseRefund(ctx context.Context, d *db.DB, refundNo, owner string, hold tim
 	return rows == 1, err
 }
 
-// WaitRefund books that the gateway has the refund, or that its answer was lost (UNKNOWN, refundID nil), and when to ask.
+// WaitRefund books that the gateway has the refund, or that its answer was lost (UNKNOWN, refundID nil), and when to ask. A
+// refundID that another refund has is a duplicate (db.IsDuplicate).
 // A FAILED one that is sent again stays FAILED until it succeeds.
 func WaitRefund(ctx context.Context, d *db.DB, r Refund, status fsm.State, refundID *string) error {
 	_, err := d.Exec(ctx, "refund_wait", `UPDATE refunds SET status = CASE status WHEN 'FAILED' THEN status ELSE ? END,
@@ -101,7 +103,8 @@ func UnholdTx(tx *db.Tx, paymentNo string, amount int64) error {
 	return exactly(1, r.RowsAffected, r.Error)
 }
 
-// SucceedRefundTx books that the money went back, under the number sentNo: it may be that of an earlier try.
+// SucceedRefundTx books that the money went back, under the number sentNo: it may be that of an earlier try. A refundID
+// that another refund has is a duplicate (db.IsDuplicate): the gateway sent once what we promised twice.
 func SucceedRefundTx(tx *db.Tx, r Refund, sentNo, refundID string) error {
 	x := tx.Exec(`UPDATE refunds SET status = ?, tries = ?, refund_id = ?, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE refund_no = ? AND status IN ?`, fsm.Succeeded, r.triesBefore(sentNo), refundID, tx.Now, r.RefundNo, fsm.Refunds.Sources(fsm.Succeed))

@@ -1,9 +1,11 @@
 -- +goose Up
--- Money sent back. automatic: at most one refund that we owe by ourselves per payment.
+-- Money sent back. automatic: at most one refund that we owe by ourselves per payment. gateway is the payment's: one
+-- refund of a gateway's is booked once.
 CREATE TABLE IF NOT EXISTS refunds (
   refund_no VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   payment_no VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   order_no VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  gateway VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   amount BIGINT NOT NULL,
   currency VARCHAR(3) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   reason VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -21,6 +23,7 @@ CREATE TABLE IF NOT EXISTS refunds (
   updated_at DATETIME(6) NOT NULL,
   PRIMARY KEY (refund_no),
   UNIQUE KEY uk_refunds_automatic (payment_no, automatic),
+  UNIQUE KEY uk_refunds_refund_id (gateway, refund_id),
   KEY ix_refunds_order (order_no),
   KEY ix_refunds_check (next_check_at),
   CONSTRAINT ck_refunds_status CHECK (status IN ('PENDING', 'UNKNOWN', 'SUCCEEDED', 'FAILED')),

@@ -1,10 +1,12 @@
 -- +goose Up
--- Money sent back. automatic: at most one refund that we owe by ourselves per payment.
+-- Money sent back. automatic: at most one refund that we owe by ourselves per payment. gateway is the payment's: one
+-- refund of a gateway's is booked once.
 -- SQLite takes any type anywhere, so each column checks its own; times are microseconds since 1970.
 CREATE TABLE refunds (
   refund_no VARCHAR(64) NOT NULL CHECK (length(refund_no) <= 64),
   payment_no VARCHAR(32) NOT NULL CHECK (length(payment_no) <= 32),
   order_no VARCHAR(32) NOT NULL CHECK (length(order_no) <= 32),
+  gateway VARCHAR(32) NOT NULL CHECK (length(gateway) <= 32),
   amount BIGINT NOT NULL CHECK (typeof(amount) = 'integer'),
   currency VARCHAR(3) NOT NULL CHECK (length(currency) <= 3),
   reason VARCHAR(32) NOT NULL CHECK (length(reason) <= 32),
@@ -22,6 +24,7 @@ CREATE TABLE refunds (
   updated_at DATETIME NOT NULL CHECK (typeof(updated_at) = 'integer'),
   PRIMARY KEY (refund_no),
   CONSTRAINT uk_refunds_automatic UNIQUE (payment_no, automatic),
+  CONSTRAINT uk_refunds_refund_id UNIQUE (gateway, refund_id),
   CONSTRAINT ck_refunds_status CHECK (status IN ('PENDING', 'UNKNOWN', 'SUCCEEDED', 'FAILED')),
   CONSTRAINT ck_refunds_amount CHECK (amount > 0),
   CONSTRAINT ck_refunds_reason CHECK (reason IN ('CUSTOMER', 'LATE_PAYMENT', 'DUPLICATE_PAYMENT', 'AMOUNT_MISMATCH')),
