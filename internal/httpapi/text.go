@@ -23,26 +23,32 @@ func checkText(s string) error {
 	return nil
 }
 
-// hasCardNumber looks for 13 to 19 digits that pass the Luhn check, bare or in groups separated by single spaces or
-// dashes ("4111 1111 1111 1111"). Any run of whole groups counts, so that digits before it do not hide a card.
+// hasCardNumber looks for 13 to 19 digits that pass the Luhn check: bare, or in groups that one character stands between,
+// whichever ("4111 1111 1111 1111", with dashes, dots, slashes, no-break spaces, line breaks). Any run of whole groups counts,
+// so that digits before it do not hide a card. The groups of a card have 3 digits or more, those of a date and time do not.
 func hasCardNumber(s string) bool {
-	var groups []string // adjacent groups of digits
-	for i := 0; i < len(s); {
-		if !isDigit(s[i]) {
-			separator := (s[i] == ' ' || s[i] == '-') && i+1 < len(s) && isDigit(s[i+1])
-			if !separator {
+	var groups []string // the last ones, one character apart
+	var group []byte    // the one that is being read
+	gap := 0            // characters since the last digit
+	for _, r := range s + "\n" {
+		if '０' <= r && r <= '９' { // of full width, as Chinese and Japanese keyboards write them
+			r -= '０' - '0'
+		}
+		if '0' <= r && r <= '9' {
+			if gap > 1 {
 				groups = groups[:0]
 			}
-			i++
+			group, gap = append(group, byte(r)), 0
 			continue
 		}
-		start := i
-		for i < len(s) && isDigit(s[i]) {
-			i++
+		if gap++; len(group) > 0 {
+			groups, group = append(groups, string(group)), group[:0]
+			if endsInCard(groups) {
+				return true
+			}
 		}
-		groups = append(groups, s[start:i])
-		if endsInCard(groups) {
-			return true
+		if unicode.IsLetter(r) {
+			groups = groups[:0]
 		}
 	}
 	return false
@@ -59,11 +65,12 @@ func endsInCard(groups []string) bool {
 		if len(digits) >= 13 && luhn(digits) {
 			return true
 		}
+		if len(groups[i]) < 3 {
+			return false
+		}
 	}
 	return false
 }
-
-func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 // luhn is the check of ISO/IEC 7812-1 Annex B.
 func luhn(digits string) bool {

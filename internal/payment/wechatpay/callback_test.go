@@ -44,6 +44,10 @@ func TestContents(t *testing.T) {
 	const pay, back, invalid, forbidden = "TRANSACTION.SUCCESS", "REFUND.SUCCESS", "invalid_request", "forbidden"
 	p, f := paidTransaction, doneRefund
 	sum := func(total string) object { return object{"total": jsontext.Value(total), "currency": "CNY"} }
+	// raw is an object with more text at its start, which no encoder would write.
+	raw := func(o object, more string) jsontext.Value {
+		return jsontext.Value("{" + more + strings.TrimPrefix(string(encode(t, o)), "{"))
+	}
 	for name, c := range map[string]struct {
 		event string
 		plain any
@@ -75,6 +79,28 @@ func TestContents(t *testing.T) {
 		"amount beyond int64":         {pay, with(p(), "amount", sum("9223372036854775808")), invalid},
 		"amount a string":             {pay, with(p(), "amount", sum(`"1299"`)), invalid},
 		"amount null":                 {pay, with(p(), "amount", sum("null")), invalid},
+		"amount of 400 digits":        {pay, with(p(), "amount", sum(strings.Repeat("9", 400))), invalid},
+		"amount 1e3":                  {pay, with(p(), "amount", sum("1e3")), invalid},
+		"amount true":                 {pay, with(p(), "amount", sum("true")), invalid},
+		"amount a list":               {pay, with(p(), "amount", sum("[1299]")), invalid},
+		"amount no object":            {pay, with(p(), "amount", 1299), invalid},
+		"amount twice":                {pay, raw(p(), `"amount":{"total":1},`), invalid},
+		"total twice":                 {pay, raw(without(p(), "amount"), `"amount":{"total":1299,"total":1,"currency":"CNY"},`), invalid},
+		"Total too":                   {pay, with(p(), "amount", jsontext.Value(`{"total":1299,"Total":1,"currency":"CNY"}`)), "payment.succeeded"},
+		"Total alone":                 {pay, with(p(), "amount", jsontext.Value(`{"Total":1299,"currency":"CNY"}`)), invalid},
+		"mchid a number":              {pay, with(p(), "mchid", 1900000109), invalid},
+		"state twice":                 {pay, raw(p(), `"trade_state":"NOTPAY",`), invalid},
+		"state a number":              {pay, with(p(), "trade_state", 1), invalid},
+		"transaction_id a list":       {pay, with(p(), "transaction_id", []string{"x"}), invalid},
+		"bad UTF-8":                   {pay, raw(p(), "\"x\":\"\xff\","), invalid},
+		"half a surrogate":            {pay, raw(p(), `"x":"\ud800",`), invalid},
+		"deep":                        {pay, raw(p(), `"x":`+strings.Repeat("[", 30000)+","), invalid},
+		"trailing garbage":            {pay, append(raw(p(), ""), 'x'), invalid},
+		"two documents":               {pay, append(raw(p(), ""), raw(p(), "")...), invalid},
+		"cut short":                   {pay, raw(p(), "")[:100], invalid},
+		"refund's amount a string":    {back, with(f(), "amount", object{"refund": "300"}), invalid},
+		"refund's state a list":       {back, with(f(), "refund_status", []string{"SUCCESS"}), invalid},
+		"refund's number twice":       {back, raw(f(), `"out_refund_no":"R2",`), invalid},
 		"currency odd":                {pay, with(p(), "amount", object{"total": 1299, "currency": "yuan"}), invalid},
 		"no out_trade_no":             {pay, without(p(), "out_trade_no"), invalid},
 		"out_trade_no with a newline": {pay, with(p(), "out_trade_no", "P1\n"), invalid},
