@@ -34,7 +34,7 @@ func TestAuditCommand(t *testing.T) {
 }
 
 // `orderd reconcile`: what the gateway has moved and we have not booked, and the other way round.
-func TestReconcileCommand(t *testing.T) {
+func TestReconcileNamesWhatDiffers(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, e *env) {
 		o := e.start(t, "ORDERD_WORKER_INTERVAL=1h") // nobody asks the gateway meanwhile
 		admin, buyer := o.admin(t), o.as(t, "u1")

@@ -135,6 +135,14 @@ func (e *env) command(t testing.TB, args ...string) (code int, output string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
+// audit runs `orderd audit`: our own books, where there is no ledger to compare them with.
+func (e *env) audit(t testing.TB) {
+	t.Helper()
+	if code, out := e.command(t, "audit"); code != 0 {
+		t.Errorf("orderd audit: exit code %d\n%s", code, out)
+	}
+}
+
 // auditSettled waits until the books are clean and equal the gateway's ledger.
 func (e *env) auditSettled(t testing.TB) {
 	t.Helper()

@@ -2,7 +2,6 @@ package stripe_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
