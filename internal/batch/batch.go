@@ -40,8 +40,11 @@ func New[T any](max, bound int, size prometheus.Observer, hopeless func(error) b
 }
 
 // Do runs item in a batch and returns the batch's error. If ctx ends while the item still waits, it is taken back and
-// ctx's error returned; once in a batch it is waited for.
+// ctx's error returned; once in a batch it is waited for. If ctx has ended before, nothing is begun.
 func (g *Group[T]) Do(ctx context.Context, item T) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if g.max == 1 {
 		return g.runAll(ctx, []T{item})[0]
 	}

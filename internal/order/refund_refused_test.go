@@ -18,7 +18,7 @@ import (
 func TestARefundThatTheGatewayHasNoMoneyFor(t *testing.T) {
 	each(t, func(t *testing.T, b *bundle) {
 		o := b.paid(b.sku(50, 10)) // 100 in all
-		_, err := b.gateways["sandbox"].Gateway.Refund(t.Context(), payment.RefundRequest{RefundNo: "by-hand", PaymentNo: o.Payment.PaymentNo, Amount: 70, Currency: "CNY"})
+		_, err := b.gateways["sandbox"].Refund(t.Context(), payment.RefundRequest{RefundNo: "by-hand", PaymentNo: o.Payment.PaymentNo, Amount: 70, Currency: "CNY"})
 		require.NoError(t, err)
 		refused, err := b.refund(o.OrderNo, no("ref"), 60)
 		require.NoError(t, err)

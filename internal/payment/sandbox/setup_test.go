@@ -152,7 +152,7 @@ func (b *bundle) open(t *testing.T, no string) payment.ChargeRequest {
 
 // brief is a context that gives up soon: for calls that are never answered.
 func brief(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
