@@ -61,6 +61,9 @@ type Company struct {
 	Open func(t testing.TB, c payment.Charge)
 	// Pay plays the shopper who pays. The company received amount (minor units of Harness.Currency).
 	Pay func(t testing.TB, c payment.Charge, amount int64)
+	// Decline plays the shopper whose bank says no. Nil if the company knows no such end: the shopper may try until the
+	// charge is over.
+	Decline func(t testing.TB, c payment.Charge)
 }
 
 // Flaw is what is wrong with a callback that is signed well.

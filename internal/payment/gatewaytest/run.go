@@ -1,6 +1,7 @@
 package gatewaytest
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,6 +25,7 @@ func Run(t *testing.T, h Harness) {
 		"charge":            charges,
 		"money not taken":   notTaken,
 		"paid":              paid,
+		"declined":          declined,
 		"unknown to it":     unknown,
 		"closed":            closed,
 		"refund":            refunds,
@@ -164,6 +166,27 @@ func paid(t *testing.T, h Harness) {
 	c, err := g.Query(t.Context(), ref(less))
 	require.NoError(t, err)
 	require.Equal(t, []any{fsm.Succeeded, int64(amount - 1)}, []any{c.State, c.Amount}, "what was received, not what was asked for")
+}
+
+// declined: it is over, without any money. Some companies call it closed once we close it.
+func declined(t *testing.T, h Harness) {
+	company := h.Start(t)
+	if company.Decline == nil {
+		return
+	}
+	g := h.Connect(t, company.URL)
+	opened := h.open(t, company, g, "P1")
+	company.Decline(t, opened)
+	over := []fsm.State{fsm.Failed}
+	for _, call := range []func(context.Context, payment.Ref) (payment.Charge, error){g.Query, g.Close, g.Query} {
+		c, err := call(t.Context(), ref(opened))
+		require.NoError(t, err)
+		require.Contains(t, over, c.State)
+		require.Equal(t, "P1", c.PaymentNo)
+		over = []fsm.State{fsm.Failed, fsm.Closed}
+	}
+	_, err := g.QueryRefund(t.Context(), "R1", ref(opened))
+	require.ErrorIs(t, err, payment.ErrNotFound, "no money came")
 }
 
 func unknown(t *testing.T, h Harness) {

@@ -49,9 +49,9 @@ func startCompany(t testing.TB) gatewaytest.Company {
 	end := httptest.NewServer(s.Handler())
 	t.Cleanup(end.Close)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return gatewaytest.Company{URL: end.URL, Pay: func(t testing.TB, c payment.Charge, amount int64) {
+	shopper := func(t testing.TB, c payment.Charge, how wire.PayRequest) {
 		t.Helper()
-		body, err := json.Marshal(wire.PayRequest{Outcome: "succeeded", Amount: &amount})
+		body, err := json.Marshal(how)
 		require.NoError(t, err)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, end.URL+"/v1/charges/"+c.PaymentNo+"/pay", bytes.NewReader(body))
 		require.NoError(t, err)
@@ -61,7 +61,13 @@ func startCompany(t testing.TB) gatewaytest.Company {
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, http.StatusOK, res.StatusCode)
-	}}
+	}
+	return gatewaytest.Company{URL: end.URL,
+		Pay: func(t testing.TB, c payment.Charge, amount int64) {
+			shopper(t, c, wire.PayRequest{Outcome: "succeeded", Amount: &amount})
+		},
+		Decline: func(t testing.TB, c payment.Charge) { shopper(t, c, wire.PayRequest{Outcome: "failed"}) },
+	}
 }
 
 func signedCallback(t testing.TB, c gatewaytest.Callback) (http.Header, []byte) {

@@ -253,5 +253,7 @@ func (f *fake) change(id string, status, paid, intent string, received int64) {
 func (f *fake) company() gatewaytest.Company {
 	return gatewaytest.Company{URL: f.url, Pay: func(_ testing.TB, c payment.Charge, amount int64) {
 		f.change(c.TransactionID, "complete", "paid", "succeeded", amount)
+	}, Decline: func(_ testing.TB, c payment.Charge) {
+		f.change(c.TransactionID, "complete", "unpaid", "requires_payment_method", 0)
 	}}
 }

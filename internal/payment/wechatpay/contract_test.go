@@ -16,7 +16,11 @@ func TestContract(t *testing.T) {
 		TransactionID: "1217752501201407033233368018",
 		Start: func(t testing.TB) gatewaytest.Company {
 			f := startFake(t)
-			return gatewaytest.Company{URL: f.url, Pay: func(_ testing.TB, c payment.Charge, amount int64) { f.pay(c.PaymentNo, amount) }}
+			return gatewaytest.Company{
+				URL:     f.url,
+				Pay:     func(_ testing.TB, c payment.Charge, amount int64) { f.pay(c.PaymentNo, amount) },
+				Decline: func(_ testing.TB, c payment.Charge) { f.end(c.PaymentNo, "PAYERROR") },
+			}
 		},
 		Connect:  func(t testing.TB, url string) payment.Gateway { return connect(t, url) },
 		Callback: callback,

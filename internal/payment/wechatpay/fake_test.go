@@ -169,7 +169,7 @@ func (f *fake) close(number string) (int, object) {
 		return no(404, "ORDER_NOT_EXIST")
 	case o.state == "CLOSED":
 		return no(400, "ORDER_CLOSED")
-	case o.state != "NOTPAY":
+	case o.state != "NOTPAY" && o.state != "PAYERROR": // "商户订单支付失败需要生成新单号重新发起支付，要对原订单号调用关单"
 		return no(400, "ORDERPAID")
 	}
 	o.state = "CLOSED"
@@ -220,6 +220,13 @@ func (f *fake) refundQuery(number string) (int, object) {
 func (r *fakeRefund) out() object {
 	return object{"refund_id": r.id, "out_refund_no": r.no, "transaction_id": "4200000991202103266853086457", "out_trade_no": r.order, "channel": "ORIGINAL",
 		"status": r.state, "amount": object{"refund": r.amount, "currency": "CNY"}}
+}
+
+// end brings an order to a state without any money.
+func (f *fake) end(number, state string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.orders[number].state = state
 }
 
 // pay plays the shopper who scans the code: amount (fen) is what the order is paid with.
