@@ -65,7 +65,10 @@ func TestCallbacksTwiceLateAndOutOfOrder(t *testing.T) {
 			e.sandbox.pay(t, o.Payment.PaymentNo)
 			buyer.becomes(o.OrderNo, "PAID")
 			a := <-answered
-			require.Contains(t, []int{201, 202}, a.Status, a)
+			require.Equal(t, 201, a.Status, a)
+			if now := a.order(t); now.Status != "PAID" {
+				require.Equal(t, "PENDING", now.Payment.Status, "on a busy machine, the answer was faster")
+			}
 			now := buyer.order(o.OrderNo)
 			require.Equal(t, "PAID", now.Status)
 			require.Equal(t, "SUCCEEDED", now.Payment.Status)
