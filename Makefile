@@ -20,7 +20,7 @@ deps: $(SERVERS) ## install the servers that tests start (Debian, root): MariaDB
 
 # The race detector looks at everything that runs in one process; the end-to-end tests run the binary as it is shipped.
 test: $(SERVERS) ## run every test against real servers: units with the race detector, then end to end
-	$(SERVERS) -rabbitmq -- sh -c 'go test -race -timeout 20m $$(go list ./... | grep -v /e2e) && go test -timeout 20m ./e2e'
+	$(SERVERS) -rabbitmq -- sh -c 'go test -race -timeout 20m $$(go list ./... | grep -v /e2e) && go test -count=1 -timeout 20m ./e2e'
 
 test-long: export ROUNDS = 200
 test-long: export SEEDS = 20

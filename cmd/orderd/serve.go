@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -30,6 +31,23 @@ import (
 // shutdownTime is how long requests in flight get to finish after SIGTERM; it is above the longest of them.
 const shutdownTime = 15 * time.Second
 
+// The service keeps little and allocates much, so collecting garbage less often pays: replays and reads run a fifth faster
+// with it, for a third more memory (make bench, replay and get). Beyond softMemory it is collected as often as needed.
+const (
+	gcPercent  = 300
+	softMemory = 256 << 20 // bytes
+)
+
+// tuneGC leaves alone what the operator has set.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softMemory)
+	}
+}
+
 type serveCommand struct{}
 
 // Run serves until ctx ends, then finishes what is in flight.
@@ -37,6 +55,7 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	if err := s.complete(); err != nil {
 		return err
 	}
+	tuneGC()
 	auth, err := s.auth()
 	if err != nil {
 		return err

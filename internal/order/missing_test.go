@@ -150,3 +150,22 @@ func TestAMissingChargeIsClosedWhenTheGatewaySaysSoTwice(t *testing.T) {
 		b.clean()
 	})
 }
+
+// The answer to a charge is lost, and the callback that tells of its payment was faster: nothing is in doubt.
+func TestALostAnswerAfterTheCallback(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sandbox, orderNo := b.gateways["sandbox"], no("o")
+		sandbox.fault(t, "charge", "error_after")
+		sandbox.charged = func(paymentNo string) {
+			sandbox.pay(t, paymentNo, "")
+			out, err := b.Settle(t.Context(), b.notice("sandbox", paymentNo))
+			require.NoError(t, err)
+			require.Equal(t, "applied", out.Result)
+		}
+		res, err := b.Place(t.Context(), request(orderNo, b.sku(50, 10), 2))
+		require.NoError(t, err)
+		require.Equal(t, []fsm.State{fsm.Paid, fsm.Succeeded}, []fsm.State{res.Order.Status, res.Order.Payment.Status})
+		b.clean()
+		b.gatewaysAgree()
+	})
+}

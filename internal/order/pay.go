@@ -35,7 +35,11 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 	if err != nil {
 		s.Log.WarnContext(ctx, "payment outcome unknown", "payment_no", p.PaymentNo, "order_no", o.OrderNo, "error", err)
 		p.Status = fsm.Unknown
-		return payment.Lose(ctx, s.DB, *p)
+		lost, err := payment.Lose(ctx, s.DB, *p)
+		if err == nil && !lost { // a callback came first
+			return s.reread(ctx, o)
+		}
+		return err
 	}
 	if charge.State != fsm.Pending { // paid or declined at once
 		if _, err := s.Settle(ctx, answer(p.Gateway, charge)); err != nil {

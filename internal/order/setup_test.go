@@ -50,10 +50,11 @@ type bundle struct {
 // gateway is a sandbox gateway under a name of its own.
 type gateway struct {
 	*sandbox.Gateway
-	name   string
-	url    string
-	blind  atomic.Int64 // so many more questions about charges are answered without sight of the newest
-	closed func()       // what happens once it has closed a charge, before it answers
+	name    string
+	url     string
+	blind   atomic.Int64           // so many more questions about charges are answered without sight of the newest
+	closed  func()                 // what happens once it has closed a charge, before it answers
+	charged func(paymentNo string) // what happens once it has a charge, before it answers
 }
 
 func (g *gateway) Name() string { return g.name }
@@ -63,6 +64,14 @@ func (g *gateway) Query(ctx context.Context, of payment.Ref) (payment.Charge, er
 		return payment.Charge{}, payment.ErrNotFound
 	}
 	return g.Gateway.Query(ctx, of)
+}
+
+func (g *gateway) Charge(ctx context.Context, r payment.ChargeRequest) (payment.Charge, error) {
+	charge, err := g.Gateway.Charge(ctx, r)
+	if g.charged != nil {
+		g.charged(r.PaymentNo)
+	}
+	return charge, err
 }
 
 func (g *gateway) Close(ctx context.Context, of payment.Ref) (payment.Charge, error) {

@@ -86,13 +86,14 @@ func Accept(ctx context.Context, d *db.DB, cs []Charge) (map[string]bool, error)
 	return accepted, nil
 }
 
-// Lose books that the gateway's answer was lost (UNKNOWN), and when to ask for it.
-func Lose(ctx context.Context, d *db.DB, p Payment) error {
-	_, err := d.Exec(ctx, "payment_lose", `UPDATE payments SET status = ?, checks = checks + 1, next_check_at = ?,
+// Lose books that the gateway's answer was lost (UNKNOWN), and when to ask for it. It returns false when the payment's
+// outcome has become known in another way.
+func Lose(ctx context.Context, d *db.DB, p Payment) (bool, error) {
+	rows, err := d.Exec(ctx, "payment_lose", `UPDATE payments SET status = ?, checks = checks + 1, next_check_at = ?,
 		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
 		fsm.Unknown, d.SQLNowPlus(pause(CheckAfter, p.Checks)), d.SQLNow(), p.PaymentNo,
 		append(fsm.Payments.Sources(fsm.Lose), fsm.Unknown))
-	return err
+	return rows == 1, err
 }
 
 // SureAfter is how far apart a gateway must say twice that it does not know a charge before we believe it: a charge whose
