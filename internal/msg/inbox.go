@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"gorm.io/gorm"
+
 	"orderd/internal/db"
 )
 
@@ -26,8 +28,8 @@ func (Received) TableName() string { return "inbox_messages" }
 // ID names a message in the inbox.
 type ID struct{ Source, MessageID string }
 
-// KnownTx returns those of the ids that are in the inbox.
-func KnownTx(tx *db.Tx, ids []ID) (map[ID]Received, error) {
+// Known returns those of the ids that are in the inbox.
+func Known(q *gorm.DB, ids []ID) (map[ID]Received, error) {
 	known := map[ID]Received{}
 	pairs := make([][2]string, len(ids))
 	for i, id := range ids {
@@ -35,7 +37,7 @@ func KnownTx(tx *db.Tx, ids []ID) (map[ID]Received, error) {
 	}
 	condition, args := db.AnyPair("source", "message_id", pairs)
 	var rows []Received
-	if err := tx.Where(condition, args...).Find(&rows).Error; err != nil {
+	if err := q.Where(condition, args...).Find(&rows).Error; err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
@@ -66,14 +68,21 @@ func ReceiveTx(tx *db.Tx, ms []Received) error {
 	return tx.Create(&ms).Error
 }
 
-// CountDuplicate notes one more arrival of a message that is known. Dying before it loses a count.
-func CountDuplicate(ctx context.Context, d *db.DB, id ID) error {
-	_, err := d.Exec(ctx, "inbox_duplicate", "UPDATE inbox_messages SET duplicates = duplicates + 1 WHERE source = ? AND message_id = ?", id.Source, id.MessageID)
-	return err
+// CountDuplicates notes one more arrival of messages that are known, or two of one that is named twice. Dying before it
+// loses a count.
+func CountDuplicates(ctx context.Context, d *db.DB, ids []ID) error {
+	return countDuplicates(ids, func(statement string, args ...any) error {
+		_, err := d.Exec(ctx, "inbox_duplicate", statement, args...)
+		return err
+	})
 }
 
-// CountDuplicatesTx notes one more arrival of messages that are known, or two of one that is named twice.
+// CountDuplicatesTx is CountDuplicates in a transaction.
 func CountDuplicatesTx(tx *db.Tx, ids []ID) error {
+	return countDuplicates(ids, func(statement string, args ...any) error { return tx.Exec(statement, args...).Error })
+}
+
+func countDuplicates(ids []ID, exec func(statement string, args ...any) error) error {
 	times := map[ID]int{}
 	for _, id := range ids {
 		times[id]++
@@ -84,7 +93,7 @@ func CountDuplicatesTx(tx *db.Tx, ids []ID) error {
 	}
 	for _, n := range slices.Sorted(maps.Keys(pairs)) {
 		condition, args := db.AnyPair("source", "message_id", pairs[n])
-		if err := tx.Exec("UPDATE inbox_messages SET duplicates = duplicates + ? WHERE "+condition, append([]any{n}, args...)...).Error; err != nil {
+		if err := exec("UPDATE inbox_messages SET duplicates = duplicates + ? WHERE "+condition, append([]any{n}, args...)...); err != nil {
 			return err
 		}
 	}

@@ -174,7 +174,7 @@ func (s *Service) repeated(ctx context.Context, c msg.Command, known msg.Receive
 		return s.answer(c, "parked", msg.Park("this id came before with another content"))
 	}
 	s.stopped(idem.GuardInbox)
-	err := msg.CountDuplicate(ctx, s.DB, msg.ID{Source: c.Source, MessageID: c.ID})
+	err := msg.CountDuplicates(ctx, s.DB, []msg.ID{{Source: c.Source, MessageID: c.ID}})
 	if err == nil && known.Kind == placeCommand && known.Outcome == applied {
 		err = s.resume(ctx, known.OrderNo)
 	}
@@ -216,7 +216,7 @@ func refused(err error) bool {
 func (s *Service) record(ctx context.Context, c msg.Command, orderNo, outcome string) error {
 	return s.DB.InTx(ctx, "command_record", func(tx *db.Tx) error {
 		r := received(c)
-		known, err := msg.KnownTx(tx, []msg.ID{{Source: r.Source, MessageID: r.MessageID}})
+		known, err := msg.Known(tx.DB, []msg.ID{{Source: r.Source, MessageID: r.MessageID}})
 		if err != nil || len(known) > 0 && outcome != ignored {
 			return err // out of stock: the order's creation was its effect
 		}

@@ -32,7 +32,7 @@ func loadReceivedTx(tx *db.Tx, ps []*placing) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	known, err := msg.KnownTx(tx, ids)
+	known, err := msg.Known(tx.DB, ids)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s *Service) settleRefund(ctx context.Context, n payment.Notice) (Settled, 
 	var alert string
 	err = s.DB.InTx(ctx, "settle_refund", func(tx *db.Tx) error {
 		out, alert = Settled{}, ""
-		known, err := msg.KnownTx(tx, []msg.ID{{Source: n.Source, MessageID: n.MessageID}})
+		known, err := msg.Known(tx.DB, []msg.ID{{Source: n.Source, MessageID: n.MessageID}})
 		if err != nil {
 			return err
 		}

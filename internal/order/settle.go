@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"gorm.io/gorm"
+
 	"orderd/internal/db"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
@@ -34,6 +36,7 @@ type Settled struct {
 // settling is one notice on its way into the books. What is below the line starts anew with each run of the transaction.
 type settling struct {
 	payment.Notice
+	late bool // its payment had SUCCEEDED before: most likely it is a repeat
 	// --
 	pay   *payment.Payment
 	order *Order
@@ -65,11 +68,12 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	}
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	if pay.Status != fsm.Succeeded { // else it is most likely a duplicate, which needs no lock
+	late := pay.Status == fsm.Succeeded // a repeat needs no lock
+	if !late {
 		lock, _ := s.Locks.Acquire(ctx, pay.OrderNo, settleWait)
 		defer lock.Release(ctx)
 	}
-	x := &settling{Notice: n}
+	x := &settling{Notice: n, late: late}
 	for {
 		if err := s.settles.Do(ctx, x); err != nil {
 			return Settled{}, err
@@ -110,6 +114,9 @@ func (s *Service) confirm(ctx context.Context, n payment.Notice) (payment.Notice
 
 // runSettle is the batch function of settling.
 func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
+	if done, err := s.repeats(ctx, xs); done || err != nil {
+		return err
+	}
 	return s.DB.InTx(ctx, "settle", func(tx *db.Tx) error {
 		if err := loadSettlingsTx(tx, xs); err != nil {
 			return err
@@ -131,26 +138,13 @@ func (s *Service) runSettle(ctx context.Context, xs []*settling) error {
 
 // loadSettlingsTx finds which messages are known, and the payments and orders of the others.
 func loadSettlingsTx(tx *db.Tx, xs []*settling) error {
-	ids := make([]msg.ID, len(xs))
-	for i, x := range xs {
-		x.pay, x.order, x.out, x.twin, x.err = nil, nil, Settled{}, false, nil
-		ids[i] = x.id()
-	}
-	known, err := msg.KnownTx(tx, ids)
-	if err != nil {
+	fresh, err := unknown(tx.DB, xs)
+	if err != nil || len(fresh) == 0 {
 		return err
 	}
-	var fresh []*settling
-	var paymentNos []string
-	for _, x := range xs {
-		if before, ok := known[x.id()]; ok {
-			x.repeatOf(before)
-		} else {
-			fresh, paymentNos = append(fresh, x), append(paymentNos, x.PaymentNo)
-		}
-	}
-	if len(fresh) == 0 {
-		return nil
+	paymentNos := make([]string, len(fresh))
+	for i, x := range fresh {
+		paymentNos[i] = x.PaymentNo
 	}
 	var payments []payment.Payment
 	if err := tx.Where("payment_no IN ?", paymentNos).Find(&payments).Error; err != nil {
@@ -207,6 +201,54 @@ func transactionsTx(tx *db.Tx, xs []*settling) error {
 		}
 	}
 	return nil
+}
+
+// repeats answers a batch in which every message is known: that takes one read, and no transaction.
+func (s *Service) repeats(ctx context.Context, xs []*settling) (bool, error) {
+	for _, x := range xs {
+		if !x.late {
+			return false, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if fresh, err := unknown(s.DB.Read(ctx), xs); err != nil || len(fresh) > 0 {
+		return false, err
+	}
+	return true, msg.CountDuplicates(ctx, s.DB, repeated(xs))
+}
+
+// unknown answers those whose message is in the inbox, and returns the others.
+func unknown(q *gorm.DB, xs []*settling) ([]*settling, error) {
+	ids := make([]msg.ID, len(xs))
+	for i, x := range xs {
+		x.pay, x.order, x.out, x.twin, x.err = nil, nil, Settled{}, false, nil
+		ids[i] = x.id()
+	}
+	known, err := msg.Known(q, ids)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []*settling
+	for _, x := range xs {
+		if before, ok := known[x.id()]; ok {
+			x.repeatOf(before)
+		} else {
+			fresh = append(fresh, x)
+		}
+	}
+	return fresh, nil
+}
+
+// repeated returns the messages that were recognised by the inbox.
+func repeated(xs []*settling) []msg.ID {
+	var ids []msg.ID
+	for _, x := range xs {
+		if x.err == nil && x.out.Guard == idem.GuardInbox {
+			ids = append(ids, x.id())
+		}
+	}
+	return ids
 }
 
 func (x *settling) id() msg.ID { return msg.ID{Source: x.Source, MessageID: x.MessageID} }

@@ -118,13 +118,7 @@ func (b *books) receive(x *settling) {
 
 // writeTx writes in the order of locks: inbox, refunds, payments, orders.
 func (b *books) writeTx(s *Service, xs []*settling) error {
-	var known []msg.ID
-	for _, x := range xs {
-		if x.err == nil && !x.twin && x.out.Guard == idem.GuardInbox {
-			known = append(known, x.id())
-		}
-	}
-	if err := msg.CountDuplicatesTx(b.tx, known); err != nil {
+	if err := msg.CountDuplicatesTx(b.tx, repeated(xs)); err != nil {
 		return err
 	}
 	if err := msg.ReceiveTx(b.tx, b.inbox); err != nil {
