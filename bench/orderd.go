@@ -70,7 +70,7 @@ func startOrderd(ctx context.Context, path, dir string, env []string) (*orderd, 
 	o.Process = p
 	if err := o.awaitAnswer(ctx); err != nil {
 		p.Kill()
-		return nil, fmt.Errorf("orderd serve: %w; see %s", err, filepath.Join(dir, "orderd.log"))
+		return nil, fmt.Errorf("orderd serve: %w\n%s", err, logTail(dir, "orderd"))
 	}
 	o.started = time.Since(began)
 	return o, nil

@@ -78,7 +78,7 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if err := testenv.Poll(ctx, m.Done(), m.admin.PingContext); err != nil {
-		return m, fmt.Errorf("mariadbd: %w; see %s", err, filepath.Join(dir, "mariadbd.log"))
+		return m, fmt.Errorf("mariadbd: %w\n%s", err, logTail(dir, "mariadbd"))
 	}
 	return m, m.admin.QueryRowContext(ctx, "SELECT VERSION()").Scan(&m.version)
 }
@@ -153,9 +153,15 @@ func startRedis(ctx context.Context, dir string) (*server, error) {
 	})
 	if err != nil {
 		r.Kill()
-		return nil, fmt.Errorf("redis-server: %w; see %s", err, filepath.Join(dir, "redis-server.log"))
+		return nil, fmt.Errorf("redis-server: %w\n%s", err, logTail(dir, "redis-server"))
 	}
 	return r, nil
+}
+
+// logTail returns the end of what a process logged: the directory does not outlive the run.
+func logTail(dir, name string) []byte {
+	text, _ := os.ReadFile(filepath.Join(dir, name+".log"))
+	return text[max(0, len(text)-2000):]
 }
 
 // startLogged starts a program whose output goes to a file in dir.
