@@ -48,7 +48,7 @@ type Settings struct {
 	WorkerInterval time.Duration `default:"1s" env:"ORDERD_WORKER_INTERVAL" help:"Pause between two rounds of a background worker."`
 	Keep           time.Duration `default:"720h" env:"ORDERD_KEEP" help:"Published and received messages are kept so long; longer than any message may be repeated."`
 	StageCommit    string        `default:"together" enum:"together,each" env:"ORDERD_STAGE_COMMIT" help:"Commit the local stages of an order together, or each."`
-	BatchSize      int           `default:"128" env:"ORDERD_BATCH_SIZE" help:"Orders per group commit; 1: no grouping."`
+	BatchSize      int           `default:"128" env:"ORDERD_BATCH_SIZE" help:"Items per group commit or grouped read; 1: no grouping."`
 	RateLimit      int           `default:"100" env:"ORDERD_RATE_LIMIT" help:"Requests per user and second, burst twice that; 0: off."`
 	MaxOpenOrders  int           `default:"100" env:"ORDERD_MAX_OPEN_ORDERS" help:"Unpaid orders per user; 0: off."`
 	LogFormat      string        `default:"json" enum:"json,text" env:"ORDERD_LOG_FORMAT" help:"json or text."`

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"orderd/internal/fault"
 )
 
 // Reader reads by key, and takes those who ask at the same moment together: one query for all of them. A read begins
@@ -18,10 +16,10 @@ type reading[K comparable, V any] struct {
 	found bool
 }
 
-// NewReader returns a Reader whose read returns the values of the keys that exist. The other arguments are those of New. An error that is a fault is
-// everybody's; after another one each key is read by itself.
-func NewReader[K comparable, V any](max, bound int, size prometheus.Observer, read func(ctx context.Context, keys []K) (map[K]V, error)) *Reader[K, V] {
-	return &Reader[K, V]{New(max, bound, size, isFault, func(ctx context.Context, rs []*reading[K, V]) error {
+// NewReader returns a Reader whose read returns the values of the keys that exist. The other arguments are those of New.
+func NewReader[K comparable, V any](max, bound int, size prometheus.Observer, hopeless func(error) bool,
+	read func(ctx context.Context, keys []K) (map[K]V, error)) *Reader[K, V] {
+	return &Reader[K, V]{New(max, bound, size, hopeless, func(ctx context.Context, rs []*reading[K, V]) error {
 		keys := make([]K, 0, len(rs))
 		asked := make(map[K]bool, len(rs))
 		for _, r := range rs {
@@ -40,8 +38,6 @@ func NewReader[K comparable, V any](max, bound int, size prometheus.Observer, re
 		return nil
 	})}
 }
-
-func isFault(err error) bool { return fault.As(err) != nil }
 
 // Get returns the value of key and whether there is one. Who asked for the same key at the same moment gets the same
 // value: what it points to must not be written to. Errors are those of read, and 503 when too many wait.

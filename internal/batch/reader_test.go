@@ -17,7 +17,7 @@ func TestReaderAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		var reads [][]string
-		r := batch.NewReader(10, 10, size(), func(_ context.Context, keys []string) (map[string]int, error) {
+		r := batch.NewReader(10, 10, size(), never, func(_ context.Context, keys []string) (map[string]int, error) {
 			reads = append(reads, slices.Clone(keys))
 			<-hold
 			return map[string]int{"a": 1, "b": 2}, nil
@@ -49,7 +49,7 @@ func TestReaderKeepsABadKeyApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bad, hold := errors.New("bad"), make(chan struct{})
-		r := batch.NewReader(10, 10, size(), func(_ context.Context, keys []string) (map[string]int, error) {
+		r := batch.NewReader(10, 10, size(), never, func(_ context.Context, keys []string) (map[string]int, error) {
 			<-hold
 			if slices.Contains(keys, "bad") {
 				return nil, bad

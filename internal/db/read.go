@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -28,6 +29,9 @@ func explainRead(err error) error {
 	case classNotSent, classUnavailable, classRefused:
 		if errors.Is(err, context.Canceled) { // the client has gone
 			return err
+		}
+		if classify(err) != classRefused {
+			err = fmt.Errorf("%w: %w", errAway, err)
 		}
 		return fault.Busy("unavailable", "the database does not answer; send the same request again", time.Second, err)
 	}

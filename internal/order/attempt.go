@@ -15,8 +15,8 @@ import (
 // another gateway is wanted, when the old one is closed at its gateway first. gateway may be empty: any open attempt
 // will do, and a new one goes where the last one went.
 //
-// Errors are faults: not_found, validation_failed (no such gateway, or it does not take the amount), invalid_transition (not payable, or expired),
-// order_in_progress, gateway_unavailable (nothing changed), unavailable, outcome_unknown.
+// Errors are faults: not_found, validation_failed (no such gateway, or it does not take the amount), invalid_transition (not
+// payable, or expired), order_in_progress, gateway_unavailable (nothing changed), unavailable, outcome_unknown.
 func (s *Service) OpenAttempt(ctx context.Context, a Actor, orderNo, gateway string) (Result, error) {
 	if _, ok := s.Gateways[gateway]; !ok && gateway != "" {
 		return Result{}, fault.Unprocessed(fault.Field{Field: "gateway", Code: "unknown", Message: "there is no such gateway"})

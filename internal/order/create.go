@@ -14,9 +14,9 @@ import (
 	"orderd/internal/stock"
 )
 
-// createTx is the first stage: the order, its lines and its key's row, at the prices of this moment. The unique index
-// on order_no decides between twins: the loser's transaction runs again, and finds the order. The rows of the order are
-// written by flushTx.
+// createTx is the first stage: the order, its lines and its key's row, at the prices of this moment. The unique keys
+// on order_no decide between twins, of the payment or else of the order: the loser's transaction runs again, and finds the
+// order. The rows of the order are written by flushTx.
 func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 	catalogue, err := t.catalogueTx(tx, skus(ps))
 	if err != nil {

@@ -169,3 +169,30 @@ func TestALostAnswerAfterTheCallback(t *testing.T) {
 		b.gatewaysAgree()
 	})
 }
+
+// The callback comes between the gateway's second answer that it does not know the charge and what would follow: nothing is
+// sent for a payment that is settled.
+func TestAMissingChargeIsPaidMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sandbox := b.gateways["sandbox"]
+		r, o := b.lost(b.sku(50, 10), "error_after")
+		sandbox.heal(t)
+		sandbox.blind.Store(2)
+		_, err := b.Place(t.Context(), r)
+		require.NoError(t, err)
+		b.later(payment.SureAfter)
+		sandbox.asked = func() {
+			sandbox.pay(t, o.Payment.PaymentNo, "")
+			out, err := b.Settle(t.Context(), b.notice("sandbox", o.Payment.PaymentNo))
+			require.NoError(t, err)
+			require.Equal(t, "applied", out.Result)
+		}
+		sent := b.called("charge")
+		res, err := b.Place(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, fsm.Paid, res.Order.Status)
+		require.Equal(t, sent, b.called("charge"))
+		b.clean()
+		b.gatewaysAgree()
+	})
+}

@@ -28,6 +28,9 @@ func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit 
 		}
 	}
 	charge, err := s.charge(ctx, o, leased, limit)
+	if errors.Is(err, errSettled) {
+		return s.reread(ctx, o)
+	}
 	if errors.Is(err, errNotSure) {
 		p.Status = fsm.Unknown
 		return nil
@@ -119,13 +122,21 @@ func (s *Service) charge(ctx context.Context, o *Order, first bool, limit time.D
 	return charge, err
 }
 
+// errSettled says that there is nothing to send: a callback has told meanwhile what became of the charge.
+var errSettled = errors.New("order: the payment is settled")
+
 // missing judges a gateway's answer that it does not know a charge which may have been sent: nil when that counts.
 func (s *Service) missing(ctx context.Context, p *payment.Payment) error {
-	sure, err := payment.Missing(ctx, s.DB, p.PaymentNo)
-	if err == nil && !sure {
-		err = errNotSure
+	sure, settled, err := payment.Missing(ctx, s.DB, p.PaymentNo)
+	switch {
+	case err != nil:
+		return err
+	case settled:
+		return errSettled
+	case !sure:
+		return errNotSure
 	}
-	return err
+	return nil
 }
 
 func (s *Service) query(ctx context.Context, g payment.Gateway, of payment.Ref) (payment.Charge, error) {
@@ -211,7 +222,11 @@ func (s *Service) closeAtGateway(ctx context.Context, p *payment.Payment, limit 
 	failpoint.Here("gateway_close.called")
 	s.called(p.Gateway, "close", charge.State, err)
 	if errors.Is(err, payment.ErrNotFound) {
-		return payment.Charge{PaymentNo: p.PaymentNo, State: fsm.Closed}, s.missing(booking, p)
+		err := s.missing(booking, p)
+		if errors.Is(err, errSettled) { // what the caller writes next is guarded by its status
+			err = nil
+		}
+		return payment.Charge{PaymentNo: p.PaymentNo, State: fsm.Closed}, err
 	}
 	if err != nil {
 		return charge, errGateway(err)

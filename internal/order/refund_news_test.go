@@ -1,7 +1,9 @@
 package order_test
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -206,6 +208,22 @@ func TestRefundNewsThatDoNotFit(t *testing.T) {
 		require.Equal(t, before, b.get(o.OrderNo))
 		n.Currency = "CNY"
 		require.Equal(t, "applied", b.hears(n), "the same message, said right")
+		b.clean()
+		b.gatewaysAgree()
+	})
+}
+
+// A number of digits only is no number of a later try.
+func TestARefundNumberOfDigits(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		o := b.paid(b.sku(50, 10))
+		refundNo := strconv.FormatInt(time.Now().UnixNano(), 10)
+		res, err := b.refund(o.OrderNo, refundNo, 60)
+		require.NoError(t, err)
+		require.Equal(t, fsm.Succeeded, res.Refund.Status)
+		require.Equal(t, refundNo, b.get(o.OrderNo).Refunds[0].SentNo())
+		require.Equal(t, "duplicate", b.hears(news(payment.RefundSucceeded, res.Refund)))
+		require.Zero(t, b.alerts("refund_sent_twice"))
 		b.clean()
 		b.gatewaysAgree()
 	})

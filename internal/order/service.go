@@ -42,7 +42,7 @@ type Config struct {
 	CloseGrace    time.Duration // how long expiry waits for an unreachable gateway; default 5 m
 	StageCommit   StageCommit   // default Together
 	MaxOpenOrders int           // unpaid orders per user; 0: no limit. A courtesy: concurrent requests may overshoot it
-	BatchSize     int           // orders per group commit; default 128; 1 turns grouping off
+	BatchSize     int           // items per group commit or grouped read; default 128; 1 turns grouping off
 	BatchQueue    int           // requests that may wait for a batch; default 2048
 	Secret        []byte        // authenticates list cursors; the same in every replica
 	Owner         string        // names this process in leases
@@ -82,8 +82,8 @@ func New(c Config, d Deps) *Service {
 	s.places = batch.New(c.BatchSize, c.BatchQueue, size("place"), db.Away, s.runStages)
 	s.accepts = batch.New(c.BatchSize, c.BatchQueue, size("accept"), db.Away, s.runAccept)
 	s.settles = batch.New(c.BatchSize, c.BatchQueue, size("settle"), db.Away, s.runSettle)
-	s.orders = batch.NewReader(c.BatchSize, c.BatchQueue, size("find"), s.runFind)
-	s.payments = batch.NewReader(c.BatchSize, c.BatchQueue, size("find_payment"), s.runFindPayments)
+	s.orders = batch.NewReader(c.BatchSize, c.BatchQueue, size("find"), db.Away, s.runFind)
+	s.payments = batch.NewReader(c.BatchSize, c.BatchQueue, size("find_payment"), db.Away, s.runFindPayments)
 	return s
 }
 

@@ -53,6 +53,7 @@ type gateway struct {
 	name    string
 	url     string
 	blind   atomic.Int64           // so many more questions about charges are answered without sight of the newest
+	asked   func()                 // what happens before such an answer
 	closed  func()                 // what happens once it has closed a charge, before it answers
 	charged func(paymentNo string) // what happens once it has a charge, before it answers
 }
@@ -61,6 +62,9 @@ func (g *gateway) Name() string { return g.name }
 
 func (g *gateway) Query(ctx context.Context, of payment.Ref) (payment.Charge, error) {
 	if g.blind.Add(-1) >= 0 {
+		if g.asked != nil {
+			g.asked()
+		}
 		return payment.Charge{}, payment.ErrNotFound
 	}
 	return g.Gateway.Query(ctx, of)

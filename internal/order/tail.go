@@ -95,7 +95,7 @@ func (t *tail) catalogueTx(tx *db.Tx, skus []string) (map[string]stock.Item, err
 }
 
 // move notes that an order went through ev. The order's row must be, or be about to be, updated by a guarded statement
-// in the same transaction.
+// in the same transaction, or inserted by flushTx.
 func (t *tail) move(o *Order, ev fsm.Event, at db.Time, c cause) {
 	to, err := fsm.Orders.Next(o.Status, ev)
 	if err != nil { // the guarded statement has these very states: a defect, caught before it is committed

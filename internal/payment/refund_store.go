@@ -36,8 +36,9 @@ func (r *Refund) SentNo() string {
 
 // triesBefore is how many numbers went to the gateway before sentNo: the reverse of SentNo.
 func (r *Refund) triesBefore(sentNo string) int64 {
-	n, err := strconv.ParseInt(strings.TrimPrefix(sentNo, r.RefundNo+"-"), 10, 64)
-	if err != nil || n < 2 { // its own number
+	suffix, ok := strings.CutPrefix(sentNo, r.RefundNo+"-")
+	n, err := strconv.ParseInt(suffix, 10, 64)
+	if !ok || err != nil { // its own number
 		return 0
 	}
 	return n - 1

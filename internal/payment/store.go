@@ -27,7 +27,7 @@ const Stuck = 24 * time.Hour
 
 // OpenTx inserts attempts as INIT, holding each order's open slot, with their lease given to owner until until: the
 // caller is about to call the gateway, once the transaction that says so is committed. If it dies instead, the lease
-// runs out and whoever comes next sends the same payment_no.
+// runs out and whoever comes next asks the gateway first: see Missing.
 func OpenTx(tx *db.Tx, owner string, until time.Time, ps []Payment) error {
 	slot := 1
 	for i := range ps {
@@ -100,23 +100,23 @@ func Lose(ctx context.Context, d *db.DB, p Payment) (bool, error) {
 // answer was lost may still be on its way, or not be seen yet by what answers the gateway's queries.
 const SureAfter = 5 * time.Second
 
-// Missing books that the gateway does not know a charge which may have been sent. It returns true when the gateway said so
+// Missing books that the gateway does not know a charge which may have been sent. It is sure when the gateway said so
 // before, SureAfter ago or longer by the database's clock: the charge was never made, and the caller, who holds the lease,
-// may send it or end the attempt. Else the payment is UNKNOWN, its lease is given back, and the gateway is asked again.
+// may send it or end the attempt. Else the payment is UNKNOWN, its lease is given back, and the gateway is asked again;
+// unless the payment is settled: what became of it is known in another way.
 //
-// A payment that is not in doubt any more makes it true as well: the statements that follow are guarded by its status.
-// Dying after true was returned, or a sending whose answer is lost again, takes two new answers.
-func Missing(ctx context.Context, d *db.DB, paymentNo string) (bool, error) {
+// Dying when it is sure, or a sending whose answer is lost again, takes two new answers.
+func Missing(ctx context.Context, d *db.DB, paymentNo string) (sure, settled bool, err error) {
 	inDoubt := []fsm.State{fsm.Init, fsm.Unknown}
 	rows, err := d.Exec(ctx, "payment_never_made", `UPDATE payments SET missing_since = NULL
 		WHERE payment_no = ? AND status IN ? AND missing_since <= ?`, paymentNo, inDoubt, d.SQLNowPlus(-SureAfter))
 	if err != nil || rows == 1 {
-		return err == nil, err
+		return err == nil, false, err
 	}
 	rows, err = d.Exec(ctx, "payment_missing", `UPDATE payments SET status = ?, missing_since = COALESCE(missing_since, ?), next_check_at = ?,
 		lease_owner = NULL, lease_until = NULL, updated_at = ? WHERE payment_no = ? AND status IN ?`,
 		fsm.Unknown, d.SQLNow(), d.SQLNowPlus(SureAfter), d.SQLNow(), paymentNo, inDoubt)
-	return err == nil && rows == 0, err
+	return false, err == nil && rows == 0, err
 }
 
 // Find returns a payment by its number, or nil.

@@ -1,5 +1,6 @@
 -- +goose Up
 -- Attempts to pay an order. open_slot: at most one is under way; applied: at most one pays the order.
+-- missing_since: when the gateway first said that it does not know a charge which may have been sent.
 CREATE TABLE IF NOT EXISTS payments (
   payment_no VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   order_no VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -17,6 +18,7 @@ CREATE TABLE IF NOT EXISTS payments (
   pay_url VARCHAR(2000) NULL,
   checks BIGINT NOT NULL DEFAULT 0,
   next_check_at DATETIME(6) NULL,
+  missing_since DATETIME(6) NULL,
   lease_owner VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,
   lease_until DATETIME(6) NULL,
   created_at DATETIME(6) NOT NULL,

@@ -1,5 +1,6 @@
 -- +goose Up
 -- Attempts to pay an order. open_slot: at most one is under way; applied: at most one pays the order.
+-- missing_since: when the gateway first said that it does not know a charge which may have been sent.
 -- SQLite takes any type anywhere, so each column checks its own; times are microseconds since 1970.
 CREATE TABLE payments (
   payment_no VARCHAR(32) NOT NULL CHECK (length(payment_no) <= 32),
@@ -18,6 +19,7 @@ CREATE TABLE payments (
   pay_url VARCHAR(2000) NULL CHECK (length(pay_url) <= 2000),
   checks BIGINT NOT NULL DEFAULT 0 CHECK (typeof(checks) = 'integer'),
   next_check_at DATETIME NULL CHECK (typeof(next_check_at) IN ('integer', 'null')),
+  missing_since DATETIME NULL CHECK (typeof(missing_since) IN ('integer', 'null')),
   lease_owner VARCHAR(64) NULL CHECK (length(lease_owner) <= 64),
   lease_until DATETIME NULL CHECK (typeof(lease_until) IN ('integer', 'null')),
   created_at DATETIME NOT NULL CHECK (typeof(created_at) = 'integer'),
