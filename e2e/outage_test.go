@@ -164,7 +164,8 @@ func TestDatabaseOutages(t *testing.T) {
 		healed(t)
 	})
 	t.Run("no connection free", func(t *testing.T) {
-		require.NoError(t, server.Restart()) // so that the service has none either
+		require.NoError(t, o.Stop()) // it must find none, and not be the first to take some
+		require.NoError(t, server.Restart())
 		app, err := sql.Open("mysql", cfg.FormatDSN())
 		require.NoError(t, err)
 		defer app.Close()
@@ -176,6 +177,7 @@ func TestDatabaseOutages(t *testing.T) {
 			}
 			taken = append(taken, c)
 		}
+		require.NoError(t, o.Cont())
 		require.Positive(t, refused(t, downLimit))
 		for _, c := range taken {
 			require.NoError(t, c.Close())
