@@ -151,6 +151,14 @@ func (d *DB) Exec(ctx context.Context, op, statement string, args ...any) (rows 
 	return rows, err
 }
 
+// Exactly makes another number of rows than a guarded statement was to match an ErrConflict: read again and decide anew.
+func Exactly(rows int, r *gorm.DB) error {
+	if r.Error == nil && r.RowsAffected != int64(rows) {
+		return ErrConflict
+	}
+	return r.Error
+}
+
 // SQLNow is the database's clock as an argument of a statement: evaluated by the server on MySQL.
 func (d *DB) SQLNow() any { return d.SQLNowPlus(0) }
 

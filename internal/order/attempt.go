@@ -104,11 +104,8 @@ func (s *Service) replaceAttemptTx(tx *db.Tx, o *Order, paymentNo, gateway strin
 	// attempts: of two that open the next attempt at once, or one that cancels, one wins. expires_at: not after the end.
 	r := tx.Exec(`UPDATE orders SET attempts = attempts + 1, version = version + 1, updated_at = ?
 		WHERE order_no = ? AND status = 'PAYING' AND attempts = ? AND expires_at > ?`, tx.Now, o.OrderNo, o.Attempts, tx.Now)
-	if r.Error != nil {
-		return r.Error
-	}
-	if r.RowsAffected == 0 {
-		return db.ErrConflict
+	if err := db.Exactly(1, r); err != nil {
+		return err
 	}
 	o.Attempts++
 	o.Payment = &next[0]

@@ -148,11 +148,8 @@ func (s *Service) cancelTx(tx *db.Tx, o *Order, reason string, c cause) error {
 	r := tx.Exec(`UPDATE orders SET status = ?, cancel_reason = ?, version = version + 1, updated_at = ?
 		WHERE order_no = ? AND status IN ? AND attempts = ?`,
 		fsm.Cancelled, reason, tx.Now, o.OrderNo, fsm.Orders.Sources(fsm.Cancel), o.Attempts)
-	if r.Error != nil {
-		return r.Error
-	}
-	if r.RowsAffected == 0 {
-		return db.ErrConflict // paid or cancelled in between: read again and say which
+	if err := db.Exactly(1, r); err != nil { // a conflict: paid or cancelled in between
+		return err
 	}
 	failpoint.Here("cancel.stage")
 	if o.Status != fsm.Created { // stock was reserved: given back once, because this statement wins once

@@ -142,10 +142,7 @@ func sameRefund(r payment.Refund, q RefundRequest) error {
 // bumpTx writes the order's version after money events, unless somebody else wrote one since it was read.
 func bumpTx(tx *db.Tx, o *Order, read int64) error {
 	r := tx.Exec("UPDATE orders SET version = ?, updated_at = ? WHERE order_no = ? AND version = ?", o.Version, tx.Now, o.OrderNo, read)
-	if r.Error == nil && r.RowsAffected == 0 {
-		return db.ErrConflict
-	}
-	return r.Error
+	return db.Exactly(1, r)
 }
 
 // Refunds returns the order's refunds, oldest first.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"gorm.io/gorm"
-
 	"orderd/internal/db"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
@@ -53,7 +51,7 @@ func (s *Service) reserveTx(tx *db.Tx, t *tail, ps []*placing) error {
 	if nos := stored(reserved); len(nos) > 0 {
 		r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, refused_at = NULL, updated_at = ? WHERE order_no IN ? AND status IN ?",
 			fsm.Reserved, tx.Now, nos, fsm.Orders.Sources(fsm.Reserve))
-		if err := exactly(len(nos), r); err != nil {
+		if err := db.Exactly(len(nos), r); err != nil {
 			return err
 		}
 	}
@@ -61,14 +59,6 @@ func (s *Service) reserveTx(tx *db.Tx, t *tail, ps []*placing) error {
 		t.move(p.order, fsm.Reserve, tx.Now, p.cause())
 	}
 	return nil
-}
-
-// exactly makes another number of rows than expected a reason to read again and decide anew.
-func exactly(rows int, r *gorm.DB) error {
-	if r.Error == nil && r.RowsAffected != int64(rows) {
-		return db.ErrConflict
-	}
-	return r.Error
 }
 
 // short names the lines that the stock does not suffice for.
@@ -104,7 +94,7 @@ func (s *Service) openPaymentTx(tx *db.Tx, t *tail, ps []*placing) error {
 	if nos := stored(ps); len(nos) > 0 {
 		r := tx.Exec("UPDATE orders SET status = ?, version = version + 1, attempts = attempts + 1, expires_at = ?, updated_at = ? WHERE order_no IN ? AND status IN ?",
 			fsm.Paying, expires, tx.Now, nos, fsm.Orders.Sources(fsm.OpenPayment))
-		if err := exactly(len(nos), r); err != nil {
+		if err := db.Exactly(len(nos), r); err != nil {
 			return err
 		}
 	}

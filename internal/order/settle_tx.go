@@ -149,11 +149,8 @@ func (b *books) ordersTx() error {
 	if len(b.paid) > 0 {
 		r := b.tx.Exec(`UPDATE orders SET status = ?, paid_amount = amount, paid_at = ?, version = version + 1, updated_at = ?
 			WHERE order_no IN ? AND status = 'PAYING'`, fsm.Paid, b.tx.Now, b.tx.Now, b.paid)
-		if r.Error != nil {
-			return r.Error
-		}
-		if r.RowsAffected != int64(len(b.paid)) {
-			return db.ErrConflict // cancelled or paid in between: read again and decide which
+		if err := db.Exactly(len(b.paid), r); err != nil { // a conflict: cancelled or paid in between
+			return err
 		}
 	}
 	for _, c := range b.changes {

@@ -94,11 +94,8 @@ func (s *Service) move(ctx context.Context, a Actor, orderNo string, st step) (R
 		}
 		r := tx.Exec(fmt.Sprintf("UPDATE orders SET %sstatus = ?, version = version + 1, updated_at = ? WHERE order_no = ? AND status IN ?", st.set),
 			append(append([]any{}, st.args...), to, tx.Now, orderNo, fsm.Orders.Sources(st.event))...)
-		if r.Error != nil {
-			return r.Error
-		}
-		if r.RowsAffected == 0 {
-			return db.ErrConflict
+		if err := db.Exactly(1, r); err != nil {
+			return err
 		}
 		t := &tail{}
 		t.move(&now, st.event, tx.Now, cause{actor: a.String(), cause: string(st.event), detail: st.detail})

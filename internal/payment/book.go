@@ -40,7 +40,7 @@ func ApplyTx(tx *db.Tx, bs []Booking) error {
 		received_amount = amount, received_currency = currency, open_slot = NULL, applied = 1,
 		next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE payment_no IN ? AND status IN ?`, append(args, tx.Now, nos, fsm.Payments.Sources(fsm.Succeed))...)
-	return exactly(int64(len(bs)), r.RowsAffected, r.Error)
+	return db.Exactly(len(bs), r)
 }
 
 // SendBackTx books money that its order cannot use: SUCCEEDED, not applied, and all of it held for a refund.
@@ -49,19 +49,12 @@ func SendBackTx(tx *db.Tx, b Booking) error {
 		open_slot = NULL, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE payment_no = ? AND status IN ?`,
 		fsm.Succeeded, b.TransactionID, b.Amount, b.Currency, b.Amount, tx.Now, b.PaymentNo, fsm.Payments.Sources(fsm.Succeed))
-	return exactly(1, r.RowsAffected, r.Error)
+	return db.Exactly(1, r)
 }
 
 // EndTx books that an open attempt failed or was closed. It is looked at a few more times: see FollowUps.
 func EndTx(tx *db.Tx, b Booking) error {
 	r := tx.Exec(`UPDATE payments SET status = ?, open_slot = NULL, checks = 0, next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE payment_no = ? AND open_slot = 1`, b.Status, db.At(tx.Now.Add(FollowUps[0])), tx.Now, b.PaymentNo)
-	return exactly(1, r.RowsAffected, r.Error)
-}
-
-func exactly(want, got int64, err error) error {
-	if err == nil && got != want {
-		return db.ErrConflict
-	}
-	return err
+	return db.Exactly(1, r)
 }

@@ -94,14 +94,14 @@ func WaitRefund(ctx context.Context, d *db.DB, r Refund, status fsm.State, refun
 func HoldTx(tx *db.Tx, paymentNo string, amount int64) error {
 	r := tx.Exec("UPDATE payments SET refund_held = refund_held + ?, updated_at = ? WHERE payment_no = ? AND refund_held + ? <= received_amount",
 		amount, tx.Now, paymentNo, amount)
-	return exactly(1, r.RowsAffected, r.Error)
+	return db.Exactly(1, r)
 }
 
 // UnholdTx takes a promise back.
 func UnholdTx(tx *db.Tx, paymentNo string, amount int64) error {
 	r := tx.Exec("UPDATE payments SET refund_held = refund_held - ?, updated_at = ? WHERE payment_no = ? AND refund_held >= ?",
 		amount, tx.Now, paymentNo, amount)
-	return exactly(1, r.RowsAffected, r.Error)
+	return db.Exactly(1, r)
 }
 
 // SucceedRefundTx books that the money went back, under the number sentNo: it may be that of an earlier try. A refundID
@@ -109,7 +109,7 @@ func UnholdTx(tx *db.Tx, paymentNo string, amount int64) error {
 func SucceedRefundTx(tx *db.Tx, r Refund, sentNo, refundID string) error {
 	x := tx.Exec(`UPDATE refunds SET status = ?, tries = ?, refund_id = ?, next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE refund_no = ? AND status IN ?`, fsm.Succeeded, r.triesBefore(sentNo), refundID, tx.Now, r.RefundNo, fsm.Refunds.Sources(fsm.Succeed))
-	return exactly(1, x.RowsAffected, x.Error)
+	return db.Exactly(1, x)
 }
 
 // FailRefundTx books that the gateway refused a refund. A customer's is over; an automatic one is owed and goes again,
@@ -123,5 +123,5 @@ func FailRefundTx(tx *db.Tx, r Refund) error {
 	}
 	x := tx.Exec(`UPDATE refunds SET status = ?, tries = ?, refund_id = NULL, checks = 0, next_check_at = ?, lease_owner = NULL, lease_until = NULL, updated_at = ?
 		WHERE refund_no = ? AND status = ? AND tries = ?`, fsm.Failed, tries, next, tx.Now, r.RefundNo, r.Status, r.Tries)
-	return exactly(1, x.RowsAffected, x.Error)
+	return db.Exactly(1, x)
 }
