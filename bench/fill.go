@@ -102,8 +102,8 @@ func fillStatements(done int) []string {
 		"UPDATE orders o JOIN (SELECT {no} AS order_no{from} WHERE {kind} = {refunded}) r ON r.order_no = o.order_no SET o.refunded_amount = 100",
 		`INSERT INTO order_events SELECT {no}, h.seq, h.event, h.from_status, h.to_status, CONCAT('user:', {user}),
 			IF(h.event = 'pay', CONCAT('callback:sandbox msg-', {no}), 'order_no'), '', {at}{history}`,
-		`INSERT INTO outbox_messages (message_id, order_no, seq, event, payload, created_at, published_at)
-			SELECT CONCAT({no}, '-', h.seq), {no}, h.seq, h.type, CONCAT('{"specversion":"1.0","id":"', {no}, '-', h.seq, '","source":"/orderd","type":"', h.type,
+		`INSERT INTO outbox_messages (order_no, seq, event, payload, created_at, published_at)
+			SELECT {no}, h.seq, h.type, CONCAT('{"specversion":"1.0","id":"', {no}, '-', h.seq, '","source":"/orderd","type":"', h.type,
 			'","subject":"', {no}, '","datacontenttype":"application/json","data":{"order_no":"', {no}, '","event":"', h.event, '","amount":{price},"currency":"CNY"}}'),
 			{at}, {at}{history}`,
 		`INSERT INTO inbox_messages (source, message_id, payload_hash, order_no, kind, outcome, received_at)

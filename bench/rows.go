@@ -167,13 +167,13 @@ func (r *rows) history(ctx context.Context, now db.Time, steps ...step) error {
 			return err
 		}
 		events = append(events, r.no, s.seq, s.event, s.from, s.to, s.actor, s.cause, "", now.Time)
-		messages = append(messages, m.MessageID, r.no, s.seq, m.Event, m.Payload, now.Time)
+		messages = append(messages, r.no, s.seq, m.Event, m.Payload, now.Time)
 	}
 	err := r.insert(ctx, "order_events (order_no, seq, event, from_status, to_status, actor, cause, detail, at)", 9, events)
 	if err != nil {
 		return err
 	}
-	return r.insert(ctx, "outbox_messages (message_id, order_no, seq, event, payload, created_at)", 6, messages)
+	return r.insert(ctx, "outbox_messages (order_no, seq, event, payload, created_at)", 5, messages)
 }
 
 // insert writes several rows of the given number of columns by one statement.

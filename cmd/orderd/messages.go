@@ -33,7 +33,7 @@ func (s *Settings) openBroker(log *slog.Logger) (msg.Broker, error) {
 	}
 	local := msg.NewLocal(msg.Schedule{})
 	local.Subscribe(func(ctx context.Context, m msg.Message) error {
-		log.DebugContext(ctx, "event", "message_id", m.MessageID, "event", m.Event)
+		log.DebugContext(ctx, "event", "message_id", m.ID(), "event", m.Event)
 		return nil
 	})
 	return local, nil
@@ -51,7 +51,16 @@ func consume(ctx context.Context, b msg.Broker, orders *order.Service) error {
 // publish runs the relay and the pruner until ctx ends.
 func (s *Settings) publish(ctx context.Context, working *errgroup.Group, b msg.Broker, d *db.DB, m *metrics.Metrics, log *slog.Logger) {
 	relay := &msg.Relay{DB: d, Broker: b, Owner: 1 + rand.Int64N(math.MaxInt64), Metrics: m, Log: log}
-	working.Go(func() error { work(ctx, "relay", s.WorkerInterval, log, relay.RunOnce); return nil })
+	working.Go(func() error {
+		work(ctx, "relay", s.WorkerInterval, log, func(ctx context.Context) (int, error) {
+			n, err := relay.RunOnce(ctx)
+			if n < msg.RelayBatch { // it took all there was: what comes meanwhile shares the next round
+				n = 0
+			}
+			return n, err
+		})
+		return nil
+	})
 	working.Go(func() error {
 		work(ctx, "pruner", pruneInterval, log, func(ctx context.Context) (int, error) {
 			messages, err := msg.Prune(ctx, d, s.Keep)

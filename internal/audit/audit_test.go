@@ -97,9 +97,9 @@ var violations = []violation{
 	{"key_has_its_order", "user_id=u2", []string{"UPDATE idempotency_keys SET user_id = 'u2' WHERE order_no = 'order-paid'"}, nil},
 
 	{"event_has_its_message", "order_no=order-paying seq=2", []string{"DELETE FROM outbox_messages WHERE order_no = 'order-paying' AND seq = 2"}, nil},
-	{"message_has_its_event", "message_id=more", []string{"INSERT INTO outbox_messages (id, message_id, order_no, seq, event, payload, created_at, attempts) " +
-		"VALUES (9999, 'more', 'order-paying', 9, 'order.paid', '{}', ?, 0)"}, nil},
-	{"messages_go_out_in_order", "message_id=order-paying-2", []string{"UPDATE outbox_messages SET published_at = ? WHERE order_no = 'order-paying' AND seq = 2"}, nil},
+	{"message_has_its_event", "order_no=order-paying seq=9", []string{"INSERT INTO outbox_messages (id, order_no, seq, event, payload, created_at, attempts) " +
+		"VALUES (9999, 'order-paying', 9, 'order.paid', '{}', ?, 0)"}, nil},
+	{"messages_go_out_in_order", "order_no=order-paying seq=2", []string{"UPDATE outbox_messages SET published_at = ? WHERE order_no = 'order-paying' AND seq = 2"}, nil},
 	{"received_had_its_effect", "order_no=order-paid outcome=applied", []string{"UPDATE order_events SET cause = '' WHERE order_no = 'order-paid' AND event = 'pay'"}, nil},
 	{"received_had_its_effect", "outcome=refund_opened", []string{"UPDATE inbox_messages SET message_id = 'other' WHERE order_no = 'order-late'"}, nil},
 }

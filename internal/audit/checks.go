@@ -111,9 +111,9 @@ func Checks(keptSince db.Time) []Check {
 			Query: `SELECT e.order_no, e.seq, e.event FROM order_events e LEFT JOIN outbox_messages m ON m.order_no = e.order_no AND m.seq = e.seq
 				WHERE e.at > ? AND m.seq IS NULL`, Args: []any{keptSince}},
 		{Name: "message_has_its_event", Says: "every message tells of an event",
-			Query: `SELECT m.message_id FROM outbox_messages m LEFT JOIN order_events e ON e.order_no = m.order_no AND e.seq = m.seq WHERE e.seq IS NULL`},
+			Query: `SELECT m.order_no, m.seq FROM outbox_messages m LEFT JOIN order_events e ON e.order_no = m.order_no AND e.seq = m.seq WHERE e.seq IS NULL`},
 		{Name: "messages_go_out_in_order", Says: "a message is not published before the one before it",
-			Query: `SELECT b.message_id FROM outbox_messages b JOIN outbox_messages a ON a.order_no = b.order_no AND a.seq = b.seq - 1
+			Query: `SELECT b.order_no, b.seq FROM outbox_messages b JOIN outbox_messages a ON a.order_no = b.order_no AND a.seq = b.seq - 1
 				WHERE b.published_at IS NOT NULL AND a.published_at IS NULL`},
 		{Name: "received_had_its_effect", Says: "what the inbox says was applied has its event",
 			Query: `SELECT i.message_id, i.source, i.order_no, i.outcome FROM inbox_messages i

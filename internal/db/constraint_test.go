@@ -50,7 +50,7 @@ var good = map[string]row{
 	"idempotency_keys": {"user_id": "u", "idempotency_key": "k", "order_no": "O", "fingerprint": "f", "created_at": at, "expires_at": at},
 	"inbox_messages": {"source": "s", "message_id": "m", "payload_hash": "h", "order_no": "O", "kind": "payment", "outcome": "applied",
 		"received_at": at},
-	"outbox_messages": {"message_id": "m", "order_no": "O", "seq": 1, "event": "order.created", "payload": "{}", "created_at": at},
+	"outbox_messages": {"order_no": "O", "seq": 1, "event": "order.created", "payload": "{}", "created_at": at},
 }
 
 var succeeded = row{"status": "SUCCEEDED", "open_slot": nil, "received_amount": 100, "received_currency": "CNY"}

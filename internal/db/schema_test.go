@@ -24,7 +24,7 @@ var uniqueKeys = map[string][]string{
 	"refunds":          {"refund_no", "payment_no,automatic", "gateway,refund_id"},
 	"idempotency_keys": {"user_id,idempotency_key"},
 	"inbox_messages":   {"source,message_id"},
-	"outbox_messages":  {"id", "message_id", "order_no,seq"},
+	"outbox_messages":  {"id", "order_no,seq"},
 }
 
 // plainText are the columns for people's text; all other text is identifiers, in ASCII.

@@ -96,7 +96,7 @@ func (w *world) events(n int) []string {
 		for len(ids) < n {
 			select {
 			case m := <-w.out:
-				ids = append(ids, m.MessageID)
+				ids = append(ids, m.ID())
 				continue
 			default:
 			}
@@ -188,7 +188,7 @@ func TestEventsComeOutInOrder(t *testing.T) {
 		var want []string
 		for i := range 1200 { // more than one batch
 			ms = append(ms, message("O1", int64(i+1)))
-			want = append(want, ms[i].MessageID)
+			want = append(want, ms[i].ID())
 		}
 		for i, err := range w.Publish(t.Context(), ms) {
 			require.NoError(t, err, i)

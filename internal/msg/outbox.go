@@ -4,14 +4,13 @@ package msg
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 
 	"orderd/internal/db"
 )
 
 // Message is one row of the outbox: a CloudEvents 1.0 event in JSON. There is one per order event; Seq is the event's.
 type Message struct {
-	MessageID string
 	OrderNo   string
 	Seq       int64
 	Event     string // the CloudEvents type, as "order.paid"
@@ -34,14 +33,17 @@ type cloudEvent struct {
 	Data            any     `json:"data"`
 }
 
-// NewMessage forms the message of an order's event. Its id is the order's number and the event's: the same event never
-// gets two, also when its transaction is run again.
+// NewMessage forms the message of an order's event.
 func NewMessage(orderNo string, seq int64, event string, at db.Time, data any) (Message, error) {
-	id := fmt.Sprintf("%s-%d", orderNo, seq)
-	payload, err := json.Marshal(cloudEvent{SpecVersion: "1.0", ID: id, Source: "/orderd", Type: event, Subject: orderNo,
+	m := Message{OrderNo: orderNo, Seq: seq, Event: event, CreatedAt: at}
+	payload, err := json.Marshal(cloudEvent{SpecVersion: "1.0", ID: m.ID(), Source: "/orderd", Type: event, Subject: orderNo,
 		Time: at, DataContentType: "application/json", Data: data})
-	return Message{MessageID: id, OrderNo: orderNo, Seq: seq, Event: event, Payload: string(payload), CreatedAt: at}, err
+	m.Payload = string(payload)
+	return m, err
 }
+
+// ID is the order's number and the event's: the same event never gets two, also when its transaction is run again.
+func (m Message) ID() string { return m.OrderNo + "-" + strconv.FormatInt(m.Seq, 10) }
 
 // AppendTx writes messages to the outbox. If the process dies after COMMIT they are published by any relay, later.
 func AppendTx(tx *db.Tx, ms []Message) error {

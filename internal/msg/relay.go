@@ -13,19 +13,22 @@ import (
 	"orderd/internal/metrics"
 )
 
+// RelayBatch is how many orders one round of a relay takes on.
+const RelayBatch = 500
+
 const (
-	relayBatch  = 500              // events per round, of as many orders
-	relayLease  = 20 * time.Second // how long a claimed event is one relay's
+	relayLease  = 20 * time.Second // how long a claimed order is one relay's
 	publishTime = 5 * time.Second  // until a batch must be confirmed: well inside the lease
 	maxBackoff  = time.Minute      // between tries of an event that nobody takes
 	firstRest   = 200 * time.Millisecond
 	maxRest     = 5 * time.Second // between tries to reach the broker
 )
 
-// Relay publishes the outbox. Any number of relays may run: an event is claimed by a lease, set by compare-and-set.
+// Relay publishes the outbox. Any number of relays may run: an order is claimed by a lease on its head, the first of its
+// events that is not marked, set by compare-and-set.
 //
-// Of an order only the head is ever published, the first event that is not marked yet: the next one has its turn when
-// the mark is committed. So the events of an order go out one after the other, however many relays there are, and
+// The events that follow a head go out in the same round, each when the broker has the one before it. The next head is the
+// first that is not marked then. So the events of an order go out one after the other, however many relays there are, and
 // whichever of them dies.
 type Relay struct {
 	DB      *db.DB
@@ -68,22 +71,47 @@ func (r *Relay) round(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	began := time.Now()
-	batch, err := r.claim(ctx)
-	if err != nil || len(batch) == 0 {
+	orders, err := r.claim(ctx)
+	if err != nil || len(orders) == 0 {
 		return 0, err
 	}
-	// A claimed batch is seen through, also at shutdown. Dying after the claim: the lease runs out, and any relay goes on.
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(publishTime))
+	// What was claimed is seen through, also at shutdown. Dying after the claim: the lease runs out, and any relay goes on.
+	deadline, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(publishTime))
 	defer cancel()
-	events := make([]Message, len(batch))
-	for i, p := range batch {
-		events[i] = p.Message
-	}
 	failpoint.Here("relay.publish")
-	errs := r.Broker.Publish(ctx, events)
+	published, failed := r.publish(deadline, orders)
 	// Dying here: the broker has them and nobody knows. They are published again, under the same ids.
 	failpoint.Here("relay.published")
-	return r.settle(context.WithoutCancel(ctx), batch, errs)
+	return len(published), r.settle(context.WithoutCancel(ctx), published, failed)
+}
+
+// failed is an event that the broker does not have, as far as we know.
+type failed struct {
+	pending
+	err error
+}
+
+// publish hands over the first event of each order, then the second one of those whose first the broker has, and so on.
+func (r *Relay) publish(ctx context.Context, orders [][]pending) (published []int64, rest []failed) {
+	for len(orders) > 0 {
+		events := make([]Message, len(orders))
+		for i, o := range orders {
+			events[i] = o[0].Message
+		}
+		var next [][]pending
+		for i, err := range r.Broker.Publish(ctx, events) {
+			o := orders[i]
+			if err != nil { // what follows it waits
+				rest = append(rest, failed{o[0], err})
+				continue
+			}
+			if published = append(published, o[0].ID); len(o) > 1 {
+				next = append(next, o[1:])
+			}
+		}
+		orders = next
+	}
+	return published, rest
 }
 
 // ping keeps a relay without a broker from claiming what it could not publish.
@@ -93,76 +121,81 @@ func (r *Relay) ping(ctx context.Context) error {
 	return r.Broker.Ping(ctx)
 }
 
-// claim takes the lease of up to relayBatch heads.
-func (r *Relay) claim(ctx context.Context) ([]pending, error) {
-	var ids []int64
+// claim takes the lease of up to RelayBatch heads, and returns the events of each of their orders.
+func (r *Relay) claim(ctx context.Context) ([][]pending, error) {
+	var heads []int64
 	err := r.DB.Read(ctx).Raw(`SELECT m.id FROM outbox_messages m
 		WHERE m.published_at IS NULL AND m.lease_until < ?
 		AND NOT EXISTS (SELECT 1 FROM outbox_messages before_it
 			WHERE before_it.order_no = m.order_no AND before_it.seq = m.seq - 1 AND before_it.published_at IS NULL)
-		ORDER BY m.id LIMIT ?`, r.DB.SQLNow(), relayBatch).Scan(&ids).Error
-	if err != nil || len(ids) == 0 {
+		ORDER BY m.id LIMIT ?`, r.DB.SQLNow(), RelayBatch).Scan(&heads).Error
+	if err != nil || len(heads) == 0 {
 		return nil, err
 	}
 	n, err := r.DB.Exec(ctx, "relay_claim", `UPDATE outbox_messages SET lease_owner = ?, lease_until = ?
 		WHERE id IN ? AND published_at IS NULL AND lease_until < ?`,
-		r.Owner, r.DB.SQLNowPlus(relayLease), ids, r.DB.SQLNow())
+		r.Owner, r.DB.SQLNowPlus(relayLease), heads, r.DB.SQLNow())
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	var batch []pending
-	err = r.DB.Read(ctx).Table("outbox_messages").Where("id IN ? AND lease_owner = ? AND published_at IS NULL AND lease_until > ?",
-		ids, r.Owner, r.DB.SQLNowPlus(publishTime)).Order("id").Find(&batch).Error
-	return batch, err
+	var events []pending
+	err = r.DB.Read(ctx).Raw(`SELECT m.* FROM outbox_messages head JOIN outbox_messages m ON m.order_no = head.order_no AND m.seq >= head.seq
+		WHERE head.id IN ? AND head.lease_owner = ? AND head.published_at IS NULL AND head.lease_until > ? AND m.published_at IS NULL
+		ORDER BY head.id, m.seq`, heads, r.Owner, r.DB.SQLNowPlus(publishTime)).Scan(&events).Error
+	var orders [][]pending
+	for i, e := range events {
+		if i == 0 || e.OrderNo != events[i-1].OrderNo {
+			orders = append(orders, nil)
+		}
+		orders[len(orders)-1] = append(orders[len(orders)-1], e)
+	}
+	return orders, err
 }
 
-// settle marks what the broker has, and gives the rest back: at once if the broker failed, after a while if it does not
-// want this very event.
-func (r *Relay) settle(ctx context.Context, batch []pending, errs []error) (int, error) {
-	var published, unsent []int64
+// settle gives back what the broker does not have, at once if the broker failed, after a while if it does not want this
+// very event; and then marks what it has.
+func (r *Relay) settle(ctx context.Context, published []int64, rest []failed) error {
+	var unsent []int64
 	refused := map[int64][]int64{} // by attempts
 	var failure error
-	for i, p := range batch {
-		switch err := errs[i]; {
-		case err == nil:
-			published = append(published, p.ID)
-		case errors.Is(err, ErrUnroutable):
-			refused[p.Attempts] = append(refused[p.Attempts], p.ID)
-			r.Metrics.Alerts.WithLabelValues("event_unroutable").Inc()
-			r.Log.ErrorContext(ctx, "alert: event_unroutable", "message_id", p.MessageID, "event", p.Event)
-		default:
-			unsent, failure = append(unsent, p.ID), err
+	for _, f := range rest {
+		if !errors.Is(f.err, ErrUnroutable) {
+			unsent, failure = append(unsent, f.ID), f.err
+			continue
 		}
+		refused[f.Attempts] = append(refused[f.Attempts], f.ID)
+		r.Metrics.Alerts.WithLabelValues("event_unroutable").Inc()
+		r.Log.ErrorContext(ctx, "alert: event_unroutable", "message_id", f.Message.ID(), "event", f.Event)
 	}
 	r.Metrics.Events.WithLabelValues("published").Add(float64(len(published)))
-	r.Metrics.Events.WithLabelValues("failed").Add(float64(len(batch) - len(published)))
-	err := r.mark(ctx, published)
+	r.Metrics.Events.WithLabelValues("failed").Add(float64(len(rest)))
+	err := r.release(ctx, unsent, r.DB.SQLNow())
 	for attempts, ids := range refused {
 		err = errors.Join(err, r.release(ctx, ids, r.DB.SQLNowPlus(min(time.Second<<min(attempts, 10), maxBackoff))))
 	}
-	err = errors.Join(err, r.release(ctx, unsent, r.DB.SQLNow()))
+	err = errors.Join(err, r.mark(ctx, published))
 	if failure != nil {
 		err = errors.Join(err, fmt.Errorf("%d events not confirmed: %w", len(unsent), failure))
 	}
-	return len(published), err
+	return err
 }
 
+// mark says of events that the broker has them. That is true whoever holds the lease by now.
 func (r *Relay) mark(ctx context.Context, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	// lease_owner: of a relay that was paused until another took over, only the other marks.
-	_, err := r.DB.Exec(ctx, "relay_mark", `UPDATE outbox_messages SET published_at = ?
-		WHERE id IN ? AND lease_owner = ? AND published_at IS NULL`, r.DB.SQLNow(), ids, r.Owner)
+	_, err := r.DB.Exec(ctx, "relay_mark", "UPDATE outbox_messages SET published_at = ? WHERE id IN ? AND published_at IS NULL", r.DB.SQLNow(), ids)
 	return err
 }
 
-// release ends the lease of events that the broker does not have. Until until nobody claims them.
+// release ends the lease of events that the broker does not have. Until until nobody claims them. A relay that was paused
+// until another one took over takes no lease from it.
 func (r *Relay) release(ctx context.Context, ids []int64, until any) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	_, err := r.DB.Exec(ctx, "relay_release", `UPDATE outbox_messages SET attempts = attempts + 1, lease_owner = 0, lease_until = ?
-		WHERE id IN ? AND lease_owner = ? AND published_at IS NULL`, until, ids, r.Owner)
+		WHERE id IN ? AND lease_owner IN (0, ?) AND published_at IS NULL`, until, ids, r.Owner)
 	return err
 }

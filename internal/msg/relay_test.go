@@ -141,7 +141,7 @@ func TestUnroutableStays(t *testing.T) {
 		if m.OrderNo == "O000000" {
 			return fmt.Errorf("nobody: %w", msg.ErrUnroutable)
 		}
-		got = append(got, m.MessageID)
+		got = append(got, m.ID())
 		return nil
 	})
 	fill(t, d, 2, 2)
@@ -155,31 +155,64 @@ func TestUnroutableStays(t *testing.T) {
 	require.EqualValues(t, 1, count(t, d, "attempts = 1 AND lease_owner = 0"), "tried once, and then left alone for a while")
 }
 
-// A relay that was paused past its lease, while another one published, marks nothing.
-func TestPausedRelayMarksNothing(t *testing.T) {
+// An event in the middle that no queue takes: what is before it is out, what follows it waits, and so does the event
+// itself, for a while.
+func TestUnroutableInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range []string{"mysql", "sqlite"} {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
 			d := open(t, dialect)
-			fill(t, d, 1, 2)
-			taken, other := 0, msg.NewLocal(quick)
-			other.Subscribe(func(context.Context, msg.Message) error { taken++; return nil })
-			slow := msg.NewLocal(quick)
-			slow.Subscribe(func(context.Context, msg.Message) error { // the pause, while its lease runs out
-				_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 1", d.SQLNowPlus(-time.Second))
-				require.NoError(t, err)
-				n, err := relay(d, other, 2).RunOnce(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, 1, n)
-				return errors.New("no confirm")
+			b := msg.NewLocal(quick)
+			var got []string
+			b.Subscribe(func(_ context.Context, m msg.Message) error {
+				got = append(got, m.ID())
+				if m.Seq == 2 && len(got) < 4 {
+					return fmt.Errorf("nobody: %w", msg.ErrUnroutable)
+				}
+				return nil
 			})
-			_, err := relay(d, slow, 1).RunOnce(t.Context())
-			require.Error(t, err)
-			require.Equal(t, 1, taken)
-			require.EqualValues(t, 1, count(t, d, "seq = 1 AND published_at IS NOT NULL AND attempts = 0"), "released by one that has it no more")
-			require.EqualValues(t, 1, count(t, d, "seq = 2 AND published_at IS NULL"))
+			fill(t, d, 1, 3)
+			r := relay(d, b, 1)
+			for _, want := range []int{1, 0, 0} {
+				n, err := r.RunOnce(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, want, n)
+			}
+			require.EqualValues(t, 1, count(t, d, "seq = 2 AND attempts = 1 AND published_at IS NULL"))
+			got = append(got, "a second later")
+			_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE seq = 2", d.SQLNowPlus(-time.Second))
+			require.NoError(t, err)
+			n, err := relay(d, b, 2).RunOnce(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			require.Equal(t, []string{"O000000-1", "O000000-2", "a second later", "O000000-2", "O000000-3"}, got)
 		})
+	}
+}
+
+// A relay that was paused past its lease, until another one took over: it gives back nothing that is the other's, and what
+// the broker has it marks.
+func TestPausedRelay(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		for _, confirm := range []error{nil, errors.New("no confirm")} {
+			t.Run(fmt.Sprint(dialect, " ", confirm), func(t *testing.T) {
+				t.Parallel()
+				d := open(t, dialect)
+				fill(t, d, 1, 2)
+				b := msg.NewLocal(quick)
+				b.Subscribe(func(context.Context, msg.Message) error { // the pause, in which its lease runs out
+					_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_owner = 2, lease_until = ? WHERE seq = 1", d.SQLNowPlus(time.Minute))
+					return errors.Join(err, confirm)
+				})
+				n, err := relay(d, b, 1).RunOnce(t.Context())
+				require.ErrorIs(t, err, confirm)
+				require.EqualValues(t, n, count(t, d, "published_at IS NOT NULL"))
+				require.Equal(t, confirm == nil, n == 2)
+				require.EqualValues(t, 1, count(t, d, "seq = 1 AND lease_owner = 2 AND attempts = 0"), "the other's lease")
+			})
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 func (b *Broker) Publish(ctx context.Context, events []msg.Message) []error {
 	ms := make([]outgoing, len(events))
 	for i, e := range events {
-		ms[i] = outgoing{Events, e.Event, amqp.Publishing{MessageId: e.MessageID, Type: e.Event, Timestamp: e.CreatedAt.Time, AppId: "orderd",
+		ms[i] = outgoing{Events, e.Event, amqp.Publishing{MessageId: e.ID(), Type: e.Event, Timestamp: e.CreatedAt.Time, AppId: "orderd",
 			ContentType: "application/cloudevents+json", DeliveryMode: amqp.Persistent, Body: []byte(e.Payload)}}
 	}
 	return b.send.all(ctx, ms)
