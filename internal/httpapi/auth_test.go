@@ -98,6 +98,26 @@ func TestClaimsAreReadExactly(t *testing.T) {
 	require.Equal(t, "forbidden", refusal(t, w, 403).Code)
 }
 
+// TestKnownTokensTime: the signature of a token is looked at once, its time whenever it comes.
+func TestKnownTokensTime(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	auth, err := NewAuth(AuthConfig{Secret: secret, Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	b := setup(t, func(c *Config, _ *Deps) { c.Auth = auth })
+	token := forged(t, jwt.SigningMethodHS256, secret, map[string]any{"nbf": now.Add(10 * time.Minute).Unix(), "exp": now.Add(time.Hour).Unix()}, nil)
+	for _, tt := range []struct {
+		after  time.Duration
+		status int
+	}{{0, 401}, {20 * time.Minute, 404}, {30 * time.Minute, 404}, {20 * time.Minute, 401}} {
+		now = now.Add(tt.after)
+		refusal(t, b.call("GET", "/v1/orders/x", "", bearer(token)), tt.status)
+	}
+	require.Equal(t, 1, auth.known.Len())
+	refusal(t, b.call("GET", "/v1/orders/x", "", bearer(token[:len(token)-2]+"xx")), 401)
+	require.Equal(t, 1, auth.known.Len(), "only good ones are remembered")
+}
+
 // TestKeyHintsAreIgnored: what a token says of its key fetches nothing and changes nothing.
 func TestKeyHintsAreIgnored(t *testing.T) {
 	t.Parallel()
