@@ -16,6 +16,7 @@ import (
 // Group runs one batch at a time. Use one Group per use case.
 type Group[T any] struct {
 	max, bound int
+	turn       *Turn
 	size       prometheus.Observer
 	hopeless   func(error) bool
 	run        func(ctx context.Context, items []T) error
@@ -33,10 +34,10 @@ type call[T any] struct {
 
 // New returns a Group that calls run with up to max items in their order of arrival; at most bound items wait, the next
 // is refused with 503. run reports an item's own failure in the item; its error means that the whole batch failed.
-// hopeless says of a batch's error that its items need not be tried one by one. A max of 1 turns grouping off: every
-// call runs at once, beside the others.
-func New[T any](max, bound int, size prometheus.Observer, hopeless func(error) bool, run func(ctx context.Context, items []T) error) *Group[T] {
-	return &Group[T]{max: max, bound: bound, size: size, hopeless: hopeless, run: run}
+// hopeless says of a batch's error that its items need not be tried one by one. turn may be nil. A max of 1 turns grouping
+// off: every call runs at once, beside the others.
+func New[T any](max, bound int, turn *Turn, size prometheus.Observer, hopeless func(error) bool, run func(ctx context.Context, items []T) error) *Group[T] {
+	return &Group[T]{max: max, bound: bound, turn: turn, size: size, hopeless: hopeless, run: run}
 }
 
 // Do runs item in a batch and returns the batch's error. If ctx ends while the item still waits, it is taken back and
@@ -69,7 +70,7 @@ func (g *Group[T]) Do(ctx context.Context, item T) error {
 		}
 	}
 	if lead {
-		g.lead(ctx)
+		return g.lead(ctx)
 	}
 	return c.err
 }
@@ -87,9 +88,18 @@ func (g *Group[T]) takeBack(c *call[T]) bool {
 	return false
 }
 
-// lead runs the batch at the head of the queue, hands the lead to the next that waits, and wakes those that are done.
-func (g *Group[T]) lead(ctx context.Context) {
+// lead runs the batch at the head of the queue, hands the lead to the next that waits, and wakes those that are done. A
+// leader whose ctx ends before it has the turn leaves the queue instead.
+func (g *Group[T]) lead(ctx context.Context) error {
+	held, done, err := g.turn.take(ctx)
 	g.mu.Lock()
+	if err != nil {
+		g.queue = g.queue[1:] // it is the first itself
+		g.handOn()
+		g.mu.Unlock()
+		return err
+	}
+	defer done()
 	n := min(len(g.queue), g.max)
 	batch := g.queue[:n:n]
 	g.queue = g.queue[n:]
@@ -100,20 +110,24 @@ func (g *Group[T]) lead(ctx context.Context) {
 		items[i] = c.item
 	}
 	// The batch is everybody's: the leader's client may hang up, the others' have not.
-	errs := g.runAll(context.WithoutCancel(ctx), items)
+	errs := g.runAll(context.WithoutCancel(held), items)
 
 	g.mu.Lock()
+	g.handOn()
+	g.mu.Unlock()
+	for i, c := range batch[1:] { // the first is the leader itself
+		c.err = errs[i+1]
+		c.turn <- false
+	}
+	return errs[0]
+}
+
+// handOn gives the lead to the first that waits.
+func (g *Group[T]) handOn() {
 	if len(g.queue) > 0 {
 		g.queue[0].turn <- true
 	} else {
 		g.busy = false
-	}
-	g.mu.Unlock()
-	for i, c := range batch {
-		c.err = errs[i]
-		if i > 0 { // the first is the leader itself
-			c.turn <- false
-		}
 	}
 }
 

@@ -55,7 +55,7 @@ func TestBatchTakesWhatHasQueuedInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := newGate()
-		g := batch.New(3, 10, size(), never, run.run)
+		g := batch.New(3, 10, nil, size(), never, run.run)
 		var calls []<-chan error
 		for i := range 6 {
 			calls = append(calls, do(t, g, t.Context(), i))
@@ -81,7 +81,7 @@ func TestNobodyFailsForANeighbour(t *testing.T) {
 		var mu sync.Mutex
 		var runs [][]int
 		hold := make(chan struct{})
-		g := batch.New(10, 10, size(), never, func(_ context.Context, items []int) error {
+		g := batch.New(10, 10, nil, size(), never, func(_ context.Context, items []int) error {
 			mu.Lock()
 			runs = append(runs, slices.Clone(items))
 			mu.Unlock()
@@ -115,7 +115,7 @@ func TestAHopelessBatchIsNotTriedItemByItem(t *testing.T) {
 		away := errors.New("away")
 		var runs atomic.Int32
 		hold := make(chan struct{})
-		g := batch.New(100, 100, size(), func(err error) bool { return errors.Is(err, away) }, func(context.Context, []int) error {
+		g := batch.New(100, 100, nil, size(), func(err error) bool { return errors.Is(err, away) }, func(context.Context, []int) error {
 			<-hold
 			runs.Add(1)
 			return away
@@ -137,7 +137,7 @@ func TestSingleItemsRunBesideEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		g := batch.New(100, 100, size(), never, func(_ context.Context, items []int) error {
+		g := batch.New(100, 100, nil, size(), never, func(_ context.Context, items []int) error {
 			if len(items) > 1 {
 				return errors.New("as a whole")
 			}
@@ -162,7 +162,7 @@ func TestPanicDoesNotStopTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		g := batch.New(10, 10, size(), never, func(_ context.Context, items []int) error {
+		g := batch.New(10, 10, nil, size(), never, func(_ context.Context, items []int) error {
 			<-hold
 			if slices.Contains(items, 1) {
 				panic("one")
@@ -182,7 +182,7 @@ func TestCallWhoseContextEndsWhileItWaitsIsTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := newGate()
-		g := batch.New(10, 10, size(), never, run.run)
+		g := batch.New(10, 10, nil, size(), never, run.run)
 		first := do(t, g, t.Context(), 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		second, third := do(t, g, ctx, 1), do(t, g, t.Context(), 2)
@@ -202,7 +202,7 @@ func TestLeaderThatHangsUpHurtsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		started, hold := make(chan struct{}, 9), make(chan struct{})
-		g := batch.New(10, 10, size(), never, func(ctx context.Context, items []int) error {
+		g := batch.New(10, 10, nil, size(), never, func(ctx context.Context, items []int) error {
 			started <- struct{}{}
 			<-hold
 			if ctx.Value(key{}) != "leader" && items[0] == 1 {
@@ -229,7 +229,7 @@ func TestLeaderThatHangsUpHurtsNobody(t *testing.T) {
 // A context that ends just when its call is chosen to lead must not lose the lead: the queue behind it would hang.
 func TestLeadIsNeverLost(t *testing.T) {
 	t.Parallel()
-	g := batch.New(2, 1000, size(), never, func(context.Context, []int) error { return nil })
+	g := batch.New(2, 1000, nil, size(), never, func(context.Context, []int) error { return nil })
 	for round := range 300 {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
@@ -256,7 +256,7 @@ func TestOneTooManyIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := newGate()
-		g := batch.New(10, 2, size(), never, run.run)
+		g := batch.New(10, 2, nil, size(), never, run.run)
 		calls := []<-chan error{do(t, g, t.Context(), 0), do(t, g, t.Context(), 1), do(t, g, t.Context(), 2)}
 		f := fault.As(g.Do(t.Context(), 3))
 		require.NotNil(t, f)
@@ -275,7 +275,7 @@ func TestMaxOfOneRunsCallsBesideEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := newGate()
-		g := batch.New(1, 1, size(), never, run.run)
+		g := batch.New(1, 1, nil, size(), never, run.run)
 		var calls []<-chan error
 		for i := range 5 {
 			calls = append(calls, do(t, g, t.Context(), i))
@@ -297,7 +297,7 @@ func TestManyCallers(t *testing.T) {
 		n   int
 		err error
 	}
-	g := batch.New(16, 5000, size(), never, func(_ context.Context, items []*item) error {
+	g := batch.New(16, 5000, nil, size(), never, func(_ context.Context, items []*item) error {
 		for _, it := range items {
 			ran[it.n].Add(1)
 			if it.n%2 == 1 {

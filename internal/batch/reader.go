@@ -19,7 +19,7 @@ type reading[K comparable, V any] struct {
 // NewReader returns a Reader whose read returns the values of the keys that exist. The other arguments are those of New.
 func NewReader[K comparable, V any](max, bound int, size prometheus.Observer, hopeless func(error) bool,
 	read func(ctx context.Context, keys []K) (map[K]V, error)) *Reader[K, V] {
-	return &Reader[K, V]{New(max, bound, size, hopeless, func(ctx context.Context, rs []*reading[K, V]) error {
+	return &Reader[K, V]{New(max, bound, nil, size, hopeless, func(ctx context.Context, rs []*reading[K, V]) error {
 		keys := make([]K, 0, len(rs))
 		asked := make(map[K]bool, len(rs))
 		for _, r := range rs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"orderd/internal/batch"
 	"orderd/internal/db"
 	"orderd/internal/failpoint"
 	"orderd/internal/fault"
@@ -81,6 +82,7 @@ func (s *Service) runAccept(ctx context.Context, as []*accepting) error {
 	for i, a := range as {
 		charges[i] = a.charge
 	}
+	batch.Pass(ctx) // one statement, which commits itself
 	accepted, err := payment.Accept(ctx, s.DB, charges)
 	for _, a := range as {
 		a.ok = accepted[a.charge.PaymentNo]

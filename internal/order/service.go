@@ -79,9 +79,10 @@ func New(c Config, d Deps) *Service {
 	c.BatchQueue = orDefault(c.BatchQueue, 2048)
 	s := &Service{Deps: d, cfg: c}
 	size := d.Metrics.BatchSize.WithLabelValues
-	s.places = batch.New(c.BatchSize, c.BatchQueue, size("place"), db.Away, s.runStages)
-	s.accepts = batch.New(c.BatchSize, c.BatchQueue, size("accept"), db.Away, s.runAccept)
-	s.settles = batch.New(c.BatchSize, c.BatchQueue, size("settle"), db.Away, s.runSettle)
+	turn := batch.NewTurn()
+	s.places = batch.New(c.BatchSize, c.BatchQueue, turn, size("place"), db.Away, s.runStages)
+	s.accepts = batch.New(c.BatchSize, c.BatchQueue, turn, size("accept"), db.Away, s.runAccept)
+	s.settles = batch.New(c.BatchSize, c.BatchQueue, turn, size("settle"), db.Away, s.runSettle)
 	s.orders = batch.NewReader(c.BatchSize, c.BatchQueue, size("find"), db.Away, s.runFind)
 	s.payments = batch.NewReader(c.BatchSize, c.BatchQueue, size("find_payment"), db.Away, s.runFindPayments)
 	return s

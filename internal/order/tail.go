@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"orderd/internal/batch"
 	"orderd/internal/db"
 	"orderd/internal/fsm"
 	"orderd/internal/msg"
@@ -145,11 +146,14 @@ func (s *Service) flushTx(tx *db.Tx, t *tail) error {
 	if err := msg.AppendTx(tx, t.messages); err != nil {
 		return err
 	}
-	err := stock.MoveTx(tx, t.moves, t.versions)
-	if errors.Is(err, stock.ErrVersion) {
-		s.Metrics.VersionConflicts.Inc()
+	if err := stock.MoveTx(tx, t.moves, t.versions); err != nil {
+		if errors.Is(err, stock.ErrVersion) {
+			s.Metrics.VersionConflicts.Inc()
+		}
+		return err
 	}
-	return err
+	batch.Pass(tx.Statement.Context) // what is left is COMMIT
+	return nil
 }
 
 // MoneyEvents are the events that leave an order's status as it is.

@@ -1,0 +1,100 @@
+package batch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"orderd/internal/batch"
+)
+
+func TestGroupsWithOneTurnRunOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turn, one, other := batch.NewTurn(), newGate(), newGate()
+		a := batch.New(9, 9, turn, size(), never, one.run)
+		b := batch.New(9, 9, turn, size(), never, other.run)
+		first := do(t, a, t.Context(), 1)
+		var gathered []<-chan error
+		for i := range 3 {
+			gathered = append(gathered, do(t, b, t.Context(), i))
+		}
+		again := do(t, a, t.Context(), 2)
+		require.Equal(t, []int{1}, <-one.started)
+		require.Empty(t, other.started, "it is the other's turn")
+		one.open <- struct{}{}
+		require.NoError(t, <-first)
+		require.Equal(t, []int{0, 1, 2}, <-other.started, "what has gathered meanwhile")
+		synctest.Wait()
+		require.Empty(t, one.started, "who asked first is first")
+		close(other.open)
+		close(one.open)
+		for _, c := range append(gathered, again) {
+			require.NoError(t, <-c)
+		}
+	})
+}
+
+func TestTurnIsPassedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turn, other, committed := batch.NewTurn(), newGate(), make(chan struct{})
+		a := batch.New(9, 9, turn, size(), never, func(ctx context.Context, _ []int) error {
+			batch.Pass(ctx)
+			batch.Pass(ctx) // of a transaction that is run again
+			<-committed
+			return nil
+		})
+		b := batch.New(9, 9, turn, size(), never, other.run)
+		first, second := do(t, a, t.Context(), 1), do(t, b, t.Context(), 2)
+		require.Equal(t, []int{2}, <-other.started, "while the first only waits")
+		third := do(t, batch.New(9, 9, turn, size(), never, other.run), t.Context(), 3)
+		close(committed)
+		require.NoError(t, <-first)
+		synctest.Wait()
+		require.Empty(t, other.started, "the end of the first gives on nothing that it no longer has")
+		close(other.open)
+		require.NoError(t, <-second)
+		require.NoError(t, <-third)
+	})
+}
+
+func TestLeaderWhoseContextEndsBeforeItsTurnLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turn, one, other := batch.NewTurn(), newGate(), newGate()
+		a := batch.New(9, 9, turn, size(), never, one.run)
+		b := batch.New(9, 9, turn, size(), never, other.run)
+		working := do(t, a, t.Context(), 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		leader, follower := do(t, b, ctx, 1), do(t, b, t.Context(), 2)
+		cancel()
+		require.ErrorIs(t, <-leader, context.Canceled)
+		close(one.open)
+		close(other.open)
+		require.NoError(t, <-working)
+		require.NoError(t, <-follower)
+		require.Equal(t, []int{2}, <-other.started)
+		last, stop := context.WithCancel(t.Context())
+		one.open = make(chan struct{})
+		working = do(t, a, t.Context(), 3)
+		alone := do(t, b, last, 4)
+		stop()
+		require.ErrorIs(t, <-alone, context.Canceled)
+		close(one.open)
+		require.NoError(t, <-working)
+		require.NoError(t, b.Do(t.Context(), 5), "nobody leads, so the next that comes does")
+	})
+}
+
+func TestTurnSurvivesAPanic(t *testing.T) {
+	t.Parallel()
+	turn, ran := batch.NewTurn(), false
+	a := batch.New(9, 9, turn, size(), never, func(context.Context, []int) error { panic("a defect") })
+	b := batch.New(9, 9, turn, size(), never, func(context.Context, []int) error { ran = true; return nil })
+	require.ErrorContains(t, a.Do(t.Context(), 1), "a defect")
+	require.NoError(t, b.Do(t.Context(), 1))
+	require.True(t, ran)
+}
