@@ -9,6 +9,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -131,9 +132,30 @@ func TestNiceStep(t *testing.T) {
 
 func TestTableGoesBetweenTheMarkers(t *testing.T) {
 	t.Parallel()
-	page := "# Title\n" + mdBegin + "old\n" + mdEnd + "rest\n"
-	require.Equal(t, "# Title\n"+mdBegin+"new\n"+mdEnd+"rest\n", between(page, "new\n"))
-	require.Equal(t, "new\n", between("", "new\n"))
+	const page = "# Title\n<!-- bench-begin -->\nold\n<!-- bench-end -->\nrest\n<!-- growth-begin -->\nold too\n<!-- growth-end -->\n"
+	require.Equal(t, strings.Replace(page, "old\n", "new\n", 1), between(page, "bench", "new\n"))
+	require.Equal(t, strings.Replace(page, "old too\n", "new\n", 1), between(page, "growth", "new\n"))
+	require.Equal(t, "new\n", between("", "bench", "new\n"))
+}
+
+func TestStepsTakeTurns(t *testing.T) {
+	t.Parallel()
+	small, large := &side{orders: 1, times: map[string][]time.Duration{}}, &side{orders: 2, times: map[string][]time.Duration{}}
+	var ran []string
+	note := func(name string) step {
+		return step{name, func(s *side, _ context.Context) error { ran = append(ran, name+strconv.Itoa(s.orders)); return nil }}
+	}
+	require.NoError(t, inTurn(t.Context(), 2, []*side{small, large}, []step{note(""), note("get")}))
+	require.Equal(t, []string{"1", "2", "get1", "get2", "2", "1", "get2", "get1"}, ran)
+	for _, s := range []*side{small, large} {
+		require.Len(t, s.times, 1)
+		require.Len(t, s.times["get"], 2)
+	}
+
+	small.times["get"] = []time.Duration{30 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond}
+	large.times["get"] = []time.Duration{50 * time.Millisecond, 90 * time.Millisecond, 10 * time.Millisecond}
+	require.Equal(t, [][]string{{"ms", "1 orders: p50", "p99", "2 orders: p50", "p99", "ratio of p50"}, {"get", "20.00", "30.00", "50.00", "90.00", "2.50"}},
+		growthTable(small, large))
 }
 
 func TestConnReadsAnswers(t *testing.T) {

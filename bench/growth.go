@@ -2,42 +2,34 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"orderd/internal/audit"
 	"orderd/internal/db"
-	"orderd/internal/order"
 )
 
 const smallSize = 10_000 // orders: what the large database is compared with
 
-// timings are medians in milliseconds of every step, by name.
-type timings map[string]float64
-
-// growth measures the same steps on a database of ten thousand orders and on a large one. Everything is kept in -dir: run
-// it again and it goes on where it was.
+// growth measures the same steps on a database of ten thousand orders and on a large one, in turn: a machine that slows
+// down, slows both down. Both are kept in -dir: run it again and it goes on filling where it was.
 func growth(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	f := flag.NewFlagSet("bench growth", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	total := f.Int("orders", 3_000_000, "orders in the large database")
-	dir := f.String("dir", "", "directory for the database; needs some 3 GB a million orders")
-	times := f.Int("times", 200, "how often each step is timed")
+	dir := f.String("dir", "", "directory for the databases; needs some 4 GB a million orders")
+	times := f.Int("times", 200, "how often each step is timed; those of many orders at once a tenth of it")
+	md := f.String("md", "", "write the table as Markdown to this file; one with the growth markers keeps the rest of its text")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if *dir == "" || f.NArg() > 0 || *total <= smallSize || *times < 1 {
-		return fmt.Errorf("growth needs -dir DIR, -orders over %d, and -times over 0", smallSize)
+	if *dir == "" || f.NArg() > 0 || *total <= smallSize || *times < 10 {
+		return fmt.Errorf("growth needs -dir DIR, -orders over %d, and -times of at least 10", smallSize)
 	}
 	path, err := filepath.Abs(*dir)
 	if err == nil {
@@ -51,147 +43,64 @@ func growth(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 		return err
 	}
 	defer m.stop()
-	dsn, err := m.create(ctx, "growth")
+	small, err := openSide(ctx, m, "growth_small", smallSize, stderr)
 	if err != nil {
 		return err
 	}
-	pool, err := openPool(dsn)
+	defer func() { err = errors.Join(err, small.close()) }()
+	found, err := audit.Run(ctx, small.db, 720*time.Hour)
+	if err != nil || len(found) > 0 {
+		return errors.Join(err, fmt.Errorf("what was filled in is not coherent: %v", found))
+	}
+	large, err := openSide(ctx, m, "growth", *total, stderr)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer func() { err = errors.Join(err, large.close()) }()
+
+	if err := timeSteps(ctx, *times, small, large); err != nil {
+		return err
+	}
+	lines := growthTable(small, large)
+	if err := align(stdout, lines); err != nil || *md == "" {
+		return err
+	}
+	o := newOrigin(ctx, m, append([]string{"growth"}, args...))
+	text, err := inPage(*md, "growth", o.markdown(fmt.Sprintf("each step %d times, those of %d orders %d times", *times, many, *times/10), lines))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*md, []byte(text), 0o644)
+}
+
+// openSide opens a database of the given name, and fills it as far as it is not.
+func openSide(ctx context.Context, m *mariadb, name string, orders int, log io.Writer) (_ *side, err error) {
+	dsn, err := m.create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &side{orders: orders, times: map[string][]time.Duration{}}
 	d, err := openOrders(ctx, db.Config{DSN: dsn})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-
-	small, err := smallTimings(ctx, filepath.Join(path, "small.json"), pool, d, *times)
+	if s.flow, err = newFlow(d); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	pool, err := openPool(dsn) // without the limits on time that orderd's has
 	if err != nil {
-		return err
+		return nil, errors.Join(err, s.close())
 	}
+	defer pool.Close()
 	began := time.Now()
-	err = fillTo(ctx, pool, *total, func(done int) {
-		_, _ = fmt.Fprintf(stderr, "%s %d of %d orders, %v\n", time.Now().Format("15:04:05"), done, *total, time.Since(began).Round(time.Second))
+	err = fillTo(ctx, pool, orders, func(done int) {
+		_, _ = fmt.Fprintf(log, "%s %s: %d of %d orders, %v\n", time.Now().Format("15:04:05"), name, done, orders, time.Since(began).Round(time.Second))
 	})
-	if err != nil {
-		return err
-	}
-	large, err := timeSteps(ctx, pool, d, *times)
-	if err != nil {
-		return err
-	}
-	return printGrowth(stdout, *total, small, large)
-}
-
-// smallTimings measures the small database, or reads what an earlier run has measured.
-func smallTimings(ctx context.Context, path string, pool *sql.DB, d *db.DB, times int) (timings, error) {
-	text, err := os.ReadFile(path)
 	if err == nil {
-		var t timings
-		return t, json.Unmarshal(text, &t)
+		_, err = pool.ExecContext(ctx, "ANALYZE TABLE orders, order_items, order_events, payments, refunds, outbox_messages, inbox_messages, idempotency_keys, stock, stock_movements")
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := fillTo(ctx, pool, smallSize, func(int) {}); err != nil {
-		return nil, err
-	}
-	if done, err := filled(ctx, pool); err != nil || done > smallSize {
-		return nil, errors.Join(err, fmt.Errorf("there are %d orders already, and %s is missing: give another -dir", done, path))
-	}
-	found, err := audit.Run(ctx, d, 720*time.Hour)
-	if err != nil || len(found) > 0 {
-		return nil, errors.Join(err, fmt.Errorf("what was filled in is not coherent: %v", found))
-	}
-	t, err := timeSteps(ctx, pool, d, times)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.close())
 	}
-	if text, err = json.Marshal(t); err != nil {
-		return nil, err
-	}
-	return t, os.WriteFile(path, text, 0o600)
-}
-
-const expiring = 20 // orders that one timed round of the sweeper cancels
-
-// timeSteps runs each step times times, one at a time, and returns the medians.
-func timeSteps(ctx context.Context, pool *sql.DB, d *db.DB, times int) (timings, error) {
-	if _, err := pool.ExecContext(ctx, "ANALYZE TABLE orders, order_items, payments, refunds, outbox_messages, inbox_messages, idempotency_keys"); err != nil {
-		return nil, err
-	}
-	f, err := newFlow(d)
-	if err != nil {
-		return nil, err
-	}
-	defer f.close() //nolint:errcheck // the measurements are done
-	all := map[string][]time.Duration{}
-	timed := func(name string, step func() error) error {
-		began := time.Now()
-		if err := step(); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		all[name] = append(all[name], time.Since(began))
-		return nil
-	}
-	for i := range times {
-		var o order.Order
-		for _, step := range []struct {
-			name string
-			do   func() error
-		}{
-			{"place", func() (err error) { o, err = f.placeOne(ctx, skuName(i%skuCount)); return err }},
-			{"get", func() error { _, err := f.Get(ctx, f.user, o.OrderNo); return err }},
-			{"settle", func() error { _, err := f.Settle(ctx, paid(o)); return err }},
-			{"list of a user", f.list(ctx, f.user, "")},
-			{"list by status", f.list(ctx, f.admin, "PAYING")},
-			{"list of a user by status", f.list(ctx, f.user, "CANCELLED")},
-			{"sweep, nothing due", func() error { _, err := f.Sweep(ctx); return err }},
-		} {
-			if err := timed(step.name, step.do); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for published := 1; published > 0; {
-		err := timed("relay, a round with work", func() (err error) { published, err = f.relay.RunOnce(ctx); return err })
-		if err != nil {
-			return nil, err
-		}
-	}
-	if n := len(all["relay, a round with work"]); n > 1 { // the last one found nothing
-		all["relay, a round with work"] = all["relay, a round with work"][:n-1]
-	}
-	for range 20 {
-		if err := timed("relay, nothing to publish", func() error { _, err := f.relay.RunOnce(ctx); return err }); err != nil {
-			return nil, err
-		}
-	}
-	for i := range expiring {
-		o, err := f.placeOne(ctx, skuName(i))
-		if err == nil {
-			_, err = pool.ExecContext(ctx, "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE order_no = ?", o.OrderNo)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := timed(fmt.Sprintf("sweep, %d orders expire", expiring), func() error { _, err := f.Sweep(ctx); return err }); err != nil {
-		return nil, err
-	}
-	t := timings{}
-	for name, durations := range all {
-		slices.Sort(durations)
-		t[name] = milliseconds(percentile(durations, 0.5))
-	}
-	return t, nil
-}
-
-func printGrowth(out io.Writer, total int, small, large timings) error {
-	lines := [][]string{{"median ms", fmt.Sprintf("%d orders", smallSize), fmt.Sprintf("%d orders", total), "ratio"}}
-	for _, name := range slices.Sorted(maps.Keys(large)) {
-		lines = append(lines, []string{name, fmt.Sprintf("%.2f", small[name]), fmt.Sprintf("%.2f", large[name]), fmt.Sprintf("%.2f", large[name]/small[name])})
-	}
-	return align(out, lines)
+	return s, nil
 }

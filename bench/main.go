@@ -122,7 +122,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 	}
 	r.finish(chosen)
-	if err := r.text(stdout); err != nil {
+	if err := align(stdout, r.table()); err != nil {
 		return err
 	}
 	return r.write(o)

@@ -3,30 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
 )
 
 // report is what a run found out; its JSON is what -json writes.
 type report struct {
-	Command string    `json:"command"`
-	Date    string    `json:"date"`
-	CPU     string    `json:"cpu"`
-	Cores   int       `json:"cores"`
-	Go      string    `json:"go"`
-	MariaDB string    `json:"mariadb"`
-	Commit  string    `json:"commit"`
+	origin
 	Seconds float64   `json:"seconds_per_measurement"`
 	Rounds  int       `json:"rounds"`
 	Results []*result `json:"results"`
@@ -48,18 +34,7 @@ type result struct {
 }
 
 func newReport(ctx context.Context, l *lab, args []string) *report {
-	return &report{Command: strings.TrimSpace("go run ./bench " + strings.Join(args, " ")), Date: time.Now().UTC().Format("2006-01-02"),
-		CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), MariaDB: l.mariadb.version, Commit: commit(ctx),
-		Seconds: l.duration.Seconds(), Rounds: l.rounds}
-}
-
-// commit names the source that was measured; "+" says that it has changes of its own.
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--dirty=+").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
+	return &report{origin: newOrigin(ctx, l.mariadb, args), Seconds: l.duration.Seconds(), Rounds: l.rounds}
 }
 
 func (r *report) add(s setup, round int, m sample) {
@@ -133,7 +108,7 @@ func numbers(s sample) map[string]float64 {
 	return all
 }
 
-// heading and row are the table, for the terminal and for Markdown alike.
+// heading and row are the table's.
 var heading = []string{"setup", "per second (min-max)", "× floor", "× rows", "p50 ms", "p99 ms", "p999 ms", "CPU ms: orderd", "mariadbd", "redis", "bench",
 	"CPU × floor", "statements", "batch", "conflicts", "retries", "allocations", "KiB allocated", "refused", "MiB", "peak MiB", "start ms"}
 
@@ -165,52 +140,17 @@ func (res *result) row() []string {
 		n("refused_503", "%.0f"), n("rss_mib", "%.0f"), n("peak_rss_mib", "%.0f"), n("start_ms", "%.0f")}
 }
 
-// align prints lines of cells in columns.
-func align(out io.Writer, lines [][]string) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	for _, cells := range lines {
-		if _, err := io.WriteString(w, strings.Join(cells, "\t")+"\n"); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-// text prints the table for a terminal.
-func (r *report) text(out io.Writer) error {
+// table is what is printed for a terminal and written as Markdown.
+func (r *report) table() [][]string {
 	lines := [][]string{heading}
 	for _, res := range r.Results {
 		lines = append(lines, res.row())
 	}
-	return align(out, lines)
+	return lines
 }
 
 func (r *report) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "`%s`, %s, commit %s: %d rounds of %g s each. %s, %d cores; %s, MariaDB %s.\n\n",
-		r.Command, r.Date, r.Commit, r.Rounds, r.Seconds, r.CPU, r.Cores, r.Go, r.MariaDB)
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(heading)
-	line(append([]string{"---"}, slices.Repeat([]string{"---:"}, len(heading)-1)...))
-	for _, res := range r.Results {
-		line(res.row())
-	}
-	return b.String()
-}
-
-const (
-	mdBegin = "<!-- bench-begin -->\n"
-	mdEnd   = "<!-- bench-end -->\n"
-)
-
-// between puts text between the markers of page; a page without them becomes text alone.
-func between(page, text string) string {
-	before, rest, ok := strings.Cut(page, mdBegin)
-	_, after, ok2 := strings.Cut(rest, mdEnd)
-	if !ok || !ok2 {
-		return text
-	}
-	return before + mdBegin + text + mdEnd + after
+	return r.origin.markdown(fmt.Sprintf("%d rounds of %g s each", r.Rounds, r.Seconds), r.table())
 }
 
 // write writes the files that were asked for.
@@ -222,15 +162,11 @@ func (r *report) write(o options) error {
 		},
 		o.svg: r.svg,
 		o.md: func() (string, error) {
-			page, err := os.ReadFile(o.md)
-			if errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
 			text := r.markdown()
 			if rel, e := filepath.Rel(filepath.Dir(o.md), o.svg); e == nil && o.svg != "" {
 				text += "\n![orders per second, by the number of clients](" + filepath.ToSlash(rel) + ")\n"
 			}
-			return between(string(page), text), err
+			return inPage(o.md, "bench", text)
 		},
 	}
 	delete(files, "") // not asked for

@@ -111,8 +111,8 @@ func (r *rows) place(ctx context.Context) error {
 		return err
 	}
 	who := "user:" + r.user
-	err = r.history(ctx, now, step{1, "create", "", "CREATED", who, "order_no"}, step{2, "reserve", "CREATED", "RESERVED", who, "order_no"},
-		step{3, "open_payment", "RESERVED", "PAYING", who, "order_no"})
+	err = r.history(ctx, now, event{1, "create", "", "CREATED", who, "order_no"}, event{2, "reserve", "CREATED", "RESERVED", who, "order_no"},
+		event{3, "open_payment", "RESERVED", "PAYING", who, "order_no"})
 	if err != nil {
 		return err
 	}
@@ -148,19 +148,19 @@ func (r *rows) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.history(ctx, now, step{4, "pay", "PAYING", "PAID", "gateway:sandbox", "callback:sandbox " + message})
+	return r.history(ctx, now, event{4, "pay", "PAYING", "PAID", "gateway:sandbox", "callback:sandbox " + message})
 }
 
-// step is one event of an order.
-type step struct {
+// event is one event of an order.
+type event struct {
 	seq                           int64
 	event, from, to, actor, cause string
 }
 
 // history writes events and their messages.
-func (r *rows) history(ctx context.Context, now db.Time, steps ...step) error {
+func (r *rows) history(ctx context.Context, now db.Time, all ...event) error {
 	var events, messages []any
-	for _, s := range steps {
+	for _, s := range all {
 		m, err := msg.NewMessage(r.no, s.seq, "order."+strings.ToLower(s.to), now, map[string]any{"order_no": r.no, "user_id": r.user, "seq": s.seq,
 			"event": s.event, "from": s.from, "to": s.to, "amount": r.amount, "currency": "CNY"})
 		if err != nil {
