@@ -55,10 +55,8 @@ func (f *floor) warm(ctx context.Context) error {
 	return err
 }
 
-const readVersion = "SELECT version FROM stock WHERE sku = ?"
-
 func (f *floor) version(ctx context.Context, sku string) (version int64, err error) {
-	err = f.scan(ctx, &version, readVersion, sku)
+	err = f.scan(ctx, &version, "SELECT version FROM stock WHERE sku = ?", sku)
 	return version, err
 }
 

@@ -182,7 +182,7 @@ func (l *lab) clients(ctx context.Context, s setup, r *rig) ([]client, error) {
 		}
 		prefix := l.shop.run + "-" + strconv.Itoa(l.n) + "-" + strconv.Itoa(i) + "-"
 		if s.on == onRows {
-			all = append(all, &rows{raw: c, prefix: prefix, rng: rng})
+			all = append(all, &rows{raw: c, prefix: prefix, rng: rng, group: make([]bought, 1)})
 		} else {
 			all = append(all, &floor{raw: c, prefix: prefix, hot: s.hot, rng: rng})
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -72,7 +73,7 @@ func (r *raw) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // exec runs a statement that must match as many rows as it says.
-func (r *raw) exec(ctx context.Context, rows int64, query string, args ...any) error {
+func (r *raw) exec(ctx context.Context, rows int, query string, args ...any) error {
 	s, err := r.prepare(ctx, query) //nolint:sqlclosecheck // kept for the next time; close closes it
 	if err != nil {
 		return err
@@ -81,10 +82,16 @@ func (r *raw) exec(ctx context.Context, rows int64, query string, args ...any) e
 	if err != nil {
 		return err
 	}
-	if n, err := result.RowsAffected(); err != nil || n != rows {
+	if n, err := result.RowsAffected(); err != nil || n != int64(rows) {
 		return errors.Join(err, errConflict)
 	}
 	return nil
+}
+
+// insert writes rows into a table by one statement. The values are those of all rows, one after the other.
+func (r *raw) insert(ctx context.Context, into, row string, values []any) error {
+	n := len(values) / strings.Count(row, "?")
+	return r.exec(ctx, n, "INSERT INTO "+into+" VALUES "+row+strings.Repeat(", "+row, n-1), values...)
 }
 
 // scan reads one value.
@@ -94,6 +101,39 @@ func (r *raw) scan(ctx context.Context, into any, query string, args ...any) err
 		return err
 	}
 	return s.QueryRowContext(ctx, args...).Scan(into)
+}
+
+// query reads rows.
+func (r *raw) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := r.prepare(ctx, query) //nolint:sqlclosecheck // as above
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// list forms (?, ?, ...).
+func list(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
+
+// choice forms CASE column WHEN ? THEN ? ... END; chosen are its values.
+func choice(column string, n int) string {
+	return "CASE " + column + strings.Repeat(" WHEN ? THEN ?", n) + " END"
+}
+
+func chosen[T any](keys []string, values []T) []any {
+	all := make([]any, 0, 2*len(keys))
+	for i, k := range keys {
+		all = append(all, k, values[i])
+	}
+	return all
+}
+
+func anys(values []string) []any {
+	all := make([]any, len(values))
+	for i, v := range values {
+		all[i] = v
+	}
+	return all
 }
 
 func (r *raw) do(ctx context.Context, command string) error {

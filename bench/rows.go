@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -13,24 +14,33 @@ import (
 	"orderd/internal/msg"
 )
 
-// rows writes the very rows that orderd writes for an order that is placed and paid, into orderd's own schema, by the same
-// kinds of transactions: place, the gateway's acceptance, settle. One order per transaction, raw and prepared SQL, and
-// none of the reads and checks that make it safe to repeat.
+// rows writes the very rows that orderd writes for orders that are placed and paid, into orderd's own schema, by the same
+// statements in the same transactions: place, the gateway's acceptance, settle. Raw SQL, and none of the reads and checks
+// that make it safe to repeat. Its client takes a group of orders through all three, and then the next.
 type rows struct {
 	*raw
 	prefix string
 	n      int
 	rng    *rand.Rand
 
+	group []bought
+	moves []move // of the group, ordered by SKU
+
+	skus            []string // of the moves, each once
+	taken, versions []int64  // of the skus
+}
+
+// bought is an order of the group under way.
+type bought struct {
 	no, user, paymentNo string
-	lines               []line
+	lines               []move
 	amount              int64
 }
 
-type line struct {
-	sku      string
-	quantity int64
-	version  int64
+// move is a line of an order.
+type move struct {
+	sku, orderNo string
+	quantity     int64
 }
 
 func (r *rows) warm(ctx context.Context) error {
@@ -39,146 +49,196 @@ func (r *rows) warm(ctx context.Context) error {
 }
 
 func (r *rows) do(stop context.Context) (refused int, err error) {
-	r.n++
-	r.no = r.prefix + strconv.Itoa(r.n)
-	r.paymentNo = "P" + r.no
-	r.user = fmt.Sprintf("user-%d", r.rng.IntN(userCount))
 	r.choose()
 	if err := r.inTx(stop, r.readStock, r.place); err != nil {
 		return 0, err
 	}
 	ctx := context.WithoutCancel(stop)
-	err = r.exec(ctx, 1, `UPDATE payments SET status = 'PENDING', transaction_id = ?, pay_url = ?, next_check_at = UTC_TIMESTAMP(6) + INTERVAL 5 SECOND,
-		lease_owner = NULL, lease_until = NULL, updated_at = UTC_TIMESTAMP(6) WHERE payment_no = ? AND status IN ('INIT', 'UNKNOWN')`,
-		r.transaction(), "http://127.0.0.1:65535/pay/"+r.paymentNo, r.paymentNo)
-	if err != nil {
+	if err := r.accept(ctx); err != nil {
 		return 0, err
 	}
 	return 0, r.inTx(ctx, readNothing, r.settle)
 }
 
+// choose makes up the next group, of one or two SKUs each.
 func (r *rows) choose() {
-	first := r.rng.IntN(skuCount)
-	r.lines = append(r.lines[:0], line{sku: skuName(first), quantity: 1})
-	if r.rng.IntN(2) == 0 {
-		r.lines = append(r.lines, line{sku: skuName((first + 1 + r.rng.IntN(skuCount-1)) % skuCount), quantity: 2})
+	r.moves, r.skus, r.taken = r.moves[:0], r.skus[:0], r.taken[:0]
+	for i := range r.group {
+		r.n++
+		o := &r.group[i]
+		o.no = r.prefix + strconv.Itoa(r.n)
+		o.paymentNo = "P" + o.no
+		o.user = fmt.Sprintf("user-%d", r.rng.IntN(userCount))
+		first := r.rng.IntN(skuCount)
+		o.lines, o.amount = append(o.lines[:0], move{skuName(first), o.no, 1}), unitPrice
+		if r.rng.IntN(2) == 0 {
+			o.lines, o.amount = append(o.lines, move{skuName((first + 1 + r.rng.IntN(skuCount-1)) % skuCount), o.no, 2}), 3*unitPrice
+		}
+		r.moves = append(r.moves, o.lines...)
 	}
-	slices.SortFunc(r.lines, func(a, b line) int { return strings.Compare(a.sku, b.sku) })
-	r.amount = 0
-	for _, l := range r.lines {
-		r.amount += l.quantity * unitPrice
+	slices.SortFunc(r.moves, func(a, b move) int {
+		return cmp.Or(strings.Compare(a.sku, b.sku), strings.Compare(a.orderNo, b.orderNo))
+	})
+	for i, m := range r.moves {
+		if i == 0 || m.sku != r.moves[i-1].sku {
+			r.skus, r.taken = append(r.skus, m.sku), append(r.taken, 0)
+		}
+		r.taken[len(r.taken)-1] += m.quantity
 	}
 }
-
-func (r *rows) transaction() string { return "txn_" + r.no }
 
 func (r *rows) readStock(ctx context.Context) error {
-	for i := range r.lines {
-		if err := r.scan(ctx, &r.lines[i].version, readVersion, r.lines[i].sku); err != nil {
+	found, err := r.query(ctx, "SELECT version FROM stock WHERE sku IN "+list(len(r.skus))+" ORDER BY sku", anys(r.skus)...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	r.versions = r.versions[:0]
+	for found.Next() {
+		var version int64
+		if err := found.Scan(&version); err != nil {
 			return err
 		}
+		r.versions = append(r.versions, version)
 	}
-	return nil
+	return found.Err()
 }
 
-// place writes what orderd's transaction "place" writes: three stages, each with its event and message, and the stock last.
+// place writes what orderd's transaction "place" writes: the orders as what its three stages have made of them, an event
+// and a message for each stage, and the stock last.
 func (r *rows) place(ctx context.Context) error {
 	now := db.At(time.Now())
-	err := r.exec(ctx, 1, `INSERT INTO orders (order_no, user_id, status, fingerprint, gateway, currency, amount, note, cancel_reason, tracking_no, version,
-		expires_at, created_at, updated_at) VALUES (?, ?, 'CREATED', ?, 'sandbox', 'CNY', ?, '', '', '', 3, ?, ?, ?)`,
-		r.no, r.user, strings.Repeat("f", 64), r.amount, now.Add(24*time.Hour), now.Time, now.Time)
-	if err != nil {
-		return err
-	}
-	var items, moves []any
-	for _, l := range r.lines {
-		items = append(items, r.no, l.sku, "Item "+l.sku, l.quantity, unitPrice, l.quantity*unitPrice)
-		moves = append(moves, l.sku, "RESERVE", r.no, -l.quantity, "", now.Time)
-	}
-	if err := r.insert(ctx, "order_items (order_no, sku, title, quantity, unit_price, amount)", 6, items); err != nil {
-		return err
-	}
-	if err := r.exec(ctx, 1, "UPDATE orders SET status = 'RESERVED', updated_at = ? WHERE order_no = ? AND status = 'CREATED'", now.Time, r.no); err != nil {
-		return err
-	}
-	err = r.exec(ctx, 1, `INSERT INTO payments (payment_no, order_no, attempt, gateway, amount, currency, status, open_slot, next_check_at, lease_owner, lease_until,
-		created_at, updated_at) VALUES (?, ?, 1, 'sandbox', ?, 'CNY', 'INIT', 1, ?, 'bench', ?, ?, ?)`,
-		r.paymentNo, r.no, r.amount, now.Add(4*time.Second), now.Add(4*time.Second), now.Time, now.Time)
-	if err != nil {
-		return err
-	}
-	if err := r.exec(ctx, 1, "UPDATE orders SET status = 'PAYING', attempts = 1, updated_at = ? WHERE order_no = ? AND status = 'RESERVED'", now.Time, r.no); err != nil {
-		return err
-	}
-	who := "user:" + r.user
-	err = r.history(ctx, now, event{1, "create", "", "CREATED", who, "order_no"}, event{2, "reserve", "CREATED", "RESERVED", who, "order_no"},
-		event{3, "open_payment", "RESERVED", "PAYING", who, "order_no"})
-	if err != nil {
-		return err
-	}
-	if err := r.insert(ctx, "stock_movements (sku, kind, ref, delta, reason, at)", 6, moves); err != nil {
-		return err
-	}
-	for _, l := range r.lines {
-		err := r.exec(ctx, 1, `UPDATE stock SET available = available - ?, version = version + 1, updated_at = ?
-			WHERE sku = ? AND version = ? AND available >= ?`, l.quantity, now.Time, l.sku, l.version, l.quantity)
-		if err != nil {
-			return err
+	lease := now.Add(4 * time.Second)
+	var payments, orders, items, moves []any
+	for _, o := range r.group {
+		payments = append(payments, o.paymentNo, o.no, o.amount, lease, leaseOwner, lease, now.Time, now.Time)
+		orders = append(orders, o.no, o.user, strings.Repeat("f", 64), o.amount, now.Add(24*time.Hour), now.Time, now.Time)
+		for _, l := range o.lines {
+			items = append(items, o.no, l.sku, "Item "+l.sku, l.quantity, unitPrice, l.quantity*unitPrice)
 		}
 	}
-	return nil
+	for _, m := range r.moves {
+		moves = append(moves, m.sku, "RESERVE", m.orderNo, -m.quantity, "", now.Time)
+	}
+	err := r.insert(ctx, `payments (payment_no, order_no, attempt, gateway, amount, currency, status, open_slot, next_check_at, lease_owner, lease_until,
+		created_at, updated_at)`, "(?, ?, 1, 'sandbox', ?, 'CNY', 'INIT', 1, ?, ?, ?, ?, ?)", payments)
+	if err != nil {
+		return err
+	}
+	err = r.insert(ctx, `orders (order_no, user_id, status, fingerprint, gateway, currency, amount, attempts, note, cancel_reason, tracking_no, version,
+		expires_at, created_at, updated_at)`, "(?, ?, 'PAYING', ?, 'sandbox', 'CNY', ?, 1, '', '', '', 3, ?, ?, ?)", orders)
+	if err != nil {
+		return err
+	}
+	if err := r.insert(ctx, "order_items (order_no, sku, title, quantity, unit_price, amount)", "(?, ?, ?, ?, ?, ?)", items); err != nil {
+		return err
+	}
+	err = r.history(ctx, now, event{1, "create", "", "CREATED"}, event{2, "reserve", "CREATED", "RESERVED"}, event{3, "open_payment", "RESERVED", "PAYING"})
+	if err != nil {
+		return err
+	}
+	if err := r.insert(ctx, "stock_movements (sku, kind, ref, delta, reason, at)", "(?, ?, ?, ?, ?, ?)", moves); err != nil {
+		return err
+	}
+	which := choice("sku", len(r.skus))
+	args := slices.Concat(chosen(r.skus, r.taken), []any{now.Time}, anys(r.skus), chosen(r.skus, r.taken), chosen(r.skus, r.versions))
+	return r.exec(ctx, len(r.skus), "UPDATE stock SET available = available - "+which+", version = version + 1, updated_at = ? WHERE sku IN "+
+		list(len(r.skus))+" AND available >= "+which+" AND version = "+which, args...)
+}
+
+const leaseOwner = "bench-01JDZZZZZZZZZZZZZZZZZZZZZZ" // as long as a process's name in orderd
+
+// accept writes that the gateway has the charges.
+func (r *rows) accept(ctx context.Context) error {
+	nos, transactions := r.payments()
+	pages := make([]string, len(nos))
+	for i, no := range nos {
+		pages[i] = "http://127.0.0.1:65535/pay/" + no
+	}
+	which := choice("payment_no", len(nos))
+	return r.exec(ctx, len(nos), "UPDATE payments SET status = 'PENDING', transaction_id = NULLIF("+which+", ''), pay_url = "+which+`,
+		next_check_at = UTC_TIMESTAMP(6) + INTERVAL 5 SECOND, lease_owner = NULL, lease_until = NULL, updated_at = UTC_TIMESTAMP(6)
+		WHERE payment_no IN `+list(len(nos))+" AND status IN ('INIT', 'UNKNOWN')",
+		slices.Concat(chosen(nos, transactions), chosen(nos, pages), anys(nos))...)
 }
 
 // settle writes what orderd's transaction "settle" writes.
 func (r *rows) settle(ctx context.Context) error {
 	now := db.At(time.Now())
-	message := "msg-" + r.no
-	err := r.exec(ctx, 1, `INSERT INTO inbox_messages (source, message_id, payload_hash, order_no, kind, outcome, received_at)
-		VALUES ('callback:sandbox', ?, ?, ?, 'payment.succeeded', 'applied', ?)`, message, strings.Repeat("h", 64), r.no, now.Time)
+	var inbox []any
+	var orderNos []string
+	for _, o := range r.group {
+		inbox = append(inbox, "msg-"+o.no, strings.Repeat("h", 64), o.no, now.Time)
+		orderNos = append(orderNos, o.no)
+	}
+	err := r.insert(ctx, "inbox_messages (source, message_id, payload_hash, order_no, kind, outcome, received_at)",
+		"('callback:sandbox', ?, ?, ?, 'payment.succeeded', 'applied', ?)", inbox)
 	if err != nil {
 		return err
 	}
-	err = r.exec(ctx, 1, `UPDATE payments SET status = 'SUCCEEDED', received_amount = amount, received_currency = currency, open_slot = NULL, applied = 1,
-		next_check_at = NULL, updated_at = ? WHERE payment_no = ? AND status = 'PENDING'`, now.Time, r.paymentNo)
+	nos, transactions := r.payments()
+	err = r.exec(ctx, len(nos), "UPDATE payments SET status = 'SUCCEEDED', transaction_id = "+choice("payment_no", len(nos))+`,
+		received_amount = amount, received_currency = currency, open_slot = NULL, applied = 1,
+		next_check_at = NULL, lease_owner = NULL, lease_until = NULL, updated_at = ?
+		WHERE payment_no IN `+list(len(nos))+" AND status IN ('INIT', 'PENDING', 'UNKNOWN', 'FAILED', 'CLOSED')",
+		slices.Concat(chosen(nos, transactions), []any{now.Time}, anys(nos))...)
 	if err != nil {
 		return err
 	}
-	err = r.exec(ctx, 1, `UPDATE orders SET status = 'PAID', paid_amount = amount, paid_at = ?, version = version + 1, updated_at = ?
-		WHERE order_no = ? AND status = 'PAYING'`, now.Time, now.Time, r.no)
+	err = r.exec(ctx, len(orderNos), `UPDATE orders SET status = 'PAID', paid_amount = amount, paid_at = ?, version = version + 1, updated_at = ?
+		WHERE order_no IN `+list(len(orderNos))+" AND status = 'PAYING'", slices.Concat([]any{now.Time, now.Time}, anys(orderNos))...)
 	if err != nil {
 		return err
 	}
-	return r.history(ctx, now, event{4, "pay", "PAYING", "PAID", "gateway:sandbox", "callback:sandbox " + message})
+	return r.history(ctx, now, event{4, "pay", "PAYING", "PAID"})
 }
 
-// event is one event of an order.
+// payments returns the numbers of the group's payments, and of their transactions.
+func (r *rows) payments() (nos, transactions []string) {
+	for _, o := range r.group {
+		nos, transactions = append(nos, o.paymentNo), append(transactions, "txn_"+o.no)
+	}
+	return nos, transactions
+}
+
+// event happens to each order of the group.
 type event struct {
-	seq                           int64
-	event, from, to, actor, cause string
+	seq             int64
+	event, from, to string
+}
+
+// eventData is what a message tells of an event.
+type eventData struct {
+	OrderNo  string `json:"order_no"`
+	UserID   string `json:"user_id"`
+	Seq      int64  `json:"seq"`
+	Event    string `json:"event"`
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
 }
 
 // history writes events and their messages.
-func (r *rows) history(ctx context.Context, now db.Time, all ...event) error {
+func (r *rows) history(ctx context.Context, now db.Time, happened ...event) error {
 	var events, messages []any
-	for _, s := range all {
-		m, err := msg.NewMessage(r.no, s.seq, "order."+strings.ToLower(s.to), now, map[string]any{"order_no": r.no, "user_id": r.user, "seq": s.seq,
-			"event": s.event, "from": s.from, "to": s.to, "amount": r.amount, "currency": "CNY"})
-		if err != nil {
-			return err
+	for _, e := range happened {
+		for _, o := range r.group {
+			m, err := msg.NewMessage(o.no, e.seq, "order."+strings.ToLower(e.to), now, eventData{o.no, o.user, e.seq, e.event, e.from, e.to, o.amount, "CNY"})
+			if err != nil {
+				return err
+			}
+			actor, cause, detail := "user:"+o.user, "order_no", ""
+			if e.event == "pay" {
+				actor, cause, detail = "gateway:sandbox", "callback:sandbox msg-"+o.no, o.paymentNo
+			}
+			events = append(events, o.no, e.seq, e.event, e.from, e.to, actor, cause, detail, now.Time)
+			messages = append(messages, o.no, e.seq, m.Event, m.Payload, now.Time)
 		}
-		events = append(events, r.no, s.seq, s.event, s.from, s.to, s.actor, s.cause, "", now.Time)
-		messages = append(messages, r.no, s.seq, m.Event, m.Payload, now.Time)
 	}
-	err := r.insert(ctx, "order_events (order_no, seq, event, from_status, to_status, actor, cause, detail, at)", 9, events)
+	err := r.insert(ctx, "order_events (order_no, seq, event, from_status, to_status, actor, cause, detail, at)", "(?, ?, ?, ?, ?, ?, ?, ?, ?)", events)
 	if err != nil {
 		return err
 	}
-	return r.insert(ctx, "outbox_messages (order_no, seq, event, payload, created_at)", 5, messages)
-}
-
-// insert writes several rows of the given number of columns by one statement.
-func (r *rows) insert(ctx context.Context, into string, columns int, values []any) error {
-	n := len(values) / columns
-	row := ", (?" + strings.Repeat(", ?", columns-1) + ")"
-	return r.exec(ctx, int64(n), "INSERT INTO "+into+" VALUES "+strings.Repeat(row, n)[2:], values...)
+	return r.insert(ctx, "outbox_messages (order_no, seq, event, payload, created_at)", "(?, ?, ?, ?, ?)", messages)
 }
