@@ -95,6 +95,15 @@ func TestSetupsAreComparedWithWhatExists(t *testing.T) {
 		chosen = append(chosen, s.name)
 	}
 	require.Equal(t, []string{"floor/16", "rows/16", "life/16"}, chosen)
+
+	groups := map[string][2]int{}
+	for _, s := range setups {
+		connections, each := s.share()
+		groups[s.name] = [2]int{connections, each}
+	}
+	for name, want := range map[string][2]int{"rows/64": {64, 1}, "rows-grouped/64": {1, 64}, "rows-grouped-2/16": {2, 16}, "life/256": {256, 1}} {
+		require.Equal(t, want, groups[name], name)
+	}
 }
 
 func TestPlotIsWellFormed(t *testing.T) {
@@ -203,6 +212,7 @@ func TestDriveCounts(t *testing.T) {
 	require.Equal(t, a.n/3+b.n/3, l.refused)
 	require.Len(t, l.latencies, l.done)
 	require.Positive(t, l.rate)
+	require.Equal(t, load{done: 6, rate: 15, refused: 1}, load{done: 2, rate: 5, refused: 1}.times(3))
 
 	broken := errors.New("broken")
 	_, err = drive(t.Context(), []client{&steady{}, &steady{fail: broken}}, time.Hour)

@@ -27,6 +27,12 @@ type load struct {
 	latencies []time.Duration // of those that were done
 }
 
+// times counts the operations where each call of a client's did several at once. The latencies remain those of the calls.
+func (l load) times(each int) load {
+	l.done, l.rate = l.done*each, l.rate*float64(each)
+	return l
+}
+
 // together runs f for every client at once, and returns the first error.
 func together(ctx context.Context, clients []client, f func(ctx context.Context, c client, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -106,6 +106,8 @@ func (l *lab) measure(ctx context.Context, s setup) (_ sample, err error) {
 	if err = errors.Join(err, profiled()); err != nil {
 		return out, err
 	}
+	_, each := s.share()
+	did = did.times(each)
 	if did.done == 0 {
 		return out, fmt.Errorf("nothing was done in %v: -duration is too short", d)
 	}
@@ -166,7 +168,8 @@ func (l *lab) clients(ctx context.Context, s setup, r *rig) ([]client, error) {
 	l.floor.SetMaxIdleConns(0) // those of the measurement before are closed: each prepares its own statements
 	l.rows.SetMaxIdleConns(0)
 	var all []client
-	for i := range s.clients {
+	connections, each := s.share()
+	for i := range connections {
 		rng := rand.New(rand.NewPCG(l.rng.Uint64(), l.rng.Uint64()))
 		if len(addrs) > 0 {
 			all = append(all, l.shop.customer(s, l.n, i, rng, addrs))
@@ -182,7 +185,7 @@ func (l *lab) clients(ctx context.Context, s setup, r *rig) ([]client, error) {
 		}
 		prefix := l.shop.run + "-" + strconv.Itoa(l.n) + "-" + strconv.Itoa(i) + "-"
 		if s.on == onRows {
-			all = append(all, &rows{raw: c, prefix: prefix, rng: rng, group: make([]bought, 1)})
+			all = append(all, &rows{raw: c, prefix: prefix, rng: rng, group: make([]bought, each)})
 		} else {
 			all = append(all, &floor{raw: c, prefix: prefix, hot: s.hot, rng: rng})
 		}

@@ -31,10 +31,19 @@ type setup struct {
 	on        string
 	op        string
 	clients   int
+	grouped   int      // so many connections do the work instead, each for as many orders at once as there are clients
 	hot       bool     // all orders are for one SKU
 	replicas  int      // of orderd
 	vars      []string // settings of orderd, "KEY=value"
 	refusable bool     // 503 with Retry-After is an answer: the client waits and sends again
+}
+
+// share says how many connections do the work, and how many operations each of them does at once.
+func (s setup) share() (connections, each int) {
+	if s.grouped > 0 {
+		return s.grouped, s.clients
+	}
+	return s.clients, 1
 }
 
 // Below these names the ratios are looked up.
@@ -70,6 +79,8 @@ var setups = func() []setup {
 	}
 	add(setup{name: "floor", on: onFloor, op: life}, 1, 16, 64, 256)
 	add(setup{name: "rows", on: onRows, op: life}, 1, 16, 64, 256)
+	add(setup{name: "rows-grouped", on: onRows, op: life, grouped: 1}, 16, 64)
+	add(setup{name: "rows-grouped-2", on: onRows, op: life, grouped: 2}, 16, 64)
 	add(setup{name: "life", on: onOrderd, op: life}, 1, 16, 64, 256)
 	add(setup{name: "life-nobatch", on: onOrderd, op: life, vars: []string{noBatch}, refusable: true}, 1, 16, 64, 256)
 	add(setup{name: "floor-hot", on: onFloor, op: life, hot: true}, 256)

@@ -16,7 +16,7 @@ const (
 
 // plotted are the families that are drawn, and their colours (Okabe and Ito, for every eye).
 var plotted = []struct{ family, colour string }{
-	{"floor", "#000000"}, {"rows", "#56B4E9"}, {"life", "#D55E00"}, {"life-nobatch", "#E69F00"},
+	{"floor", "#000000"}, {"rows", "#56B4E9"}, {"rows-grouped", "#F0E442"}, {"life", "#D55E00"}, {"life-nobatch", "#E69F00"},
 	{"life-2replicas", "#CC79A7"}, {"life-embedded", "#009E73"}, {"floor-hot", "#888888"}, {"life-hot", "#0072B2"},
 }
 
