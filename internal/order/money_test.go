@@ -233,6 +233,19 @@ func TestAClaimIsNotBelieved(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "applied", out.Result, "the gateway's next try is no duplicate")
 		})
+		t.Run("another process has settled the payment", func(t *testing.T) {
+			o := b.placed(sku)
+			b.gateways["sandbox"].pay(t, o.Payment.PaymentNo, "")
+			n := b.notice("sandbox", o.Payment.PaymentNo)
+			_, err := b.another().Settle(t.Context(), n)
+			require.NoError(t, err)
+			n.MessageID, n.Amount = no("msg"), 1
+			b.gateways["sandbox"].fault(t, "query", "error_before")
+			out, err := b.Settle(t.Context(), n)
+			require.NoError(t, err)
+			require.Equal(t, "duplicate", out.Result, "no money moves: nobody need be asked")
+			b.gateways["sandbox"].heal(t)
+		})
 		b.clean()
 	})
 }

@@ -22,6 +22,7 @@ import (
 // charge was sent. It asks first. A lost answer is UNKNOWN, never a failure: the money may be there.
 func (s *Service) callGateway(ctx context.Context, o *Order, leased bool, limit time.Duration) error {
 	p := o.Payment
+	s.note(p) // it is committed, and its callback will come
 	if !leased {
 		ok, err := payment.Lease(ctx, s.DB, p.PaymentNo, s.cfg.Owner, []fsm.State{fsm.Init, fsm.Unknown}, limit+leaseReserve)
 		if err != nil || !ok {

@@ -68,6 +68,7 @@ type Service struct {
 	settles  *batch.Group[*settling]
 	orders   *batch.Reader[string, Order]
 	payments *batch.Reader[string, payment.Payment]
+	known    memory
 }
 
 // New returns the flow.

@@ -54,26 +54,25 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	if n.Kind == payment.RefundSucceeded || n.Kind == payment.RefundFailed {
 		return s.settleRefund(ctx, n)
 	}
-	pay, err := s.findPayment(ctx, n.PaymentNo)
+	pay, ok, err := s.facts(ctx, n.PaymentNo)
 	if err != nil {
 		return Settled{}, err
 	}
-	if pay == nil || pay.Gateway != n.Gateway {
+	if !ok || pay.gateway != n.Gateway {
 		return Settled{}, fault.New(fault.NotFound, "not_found", "there is no such payment")
 	}
-	if n.Kind == payment.PaymentSucceeded && (n.Amount != pay.Amount || n.Currency != pay.Currency) && pay.Status != fsm.Succeeded {
+	if n.Kind == payment.PaymentSucceeded && (n.Amount != pay.amount || n.Currency != pay.currency) {
 		if n, err = s.confirm(ctx, n); err != nil {
 			return Settled{}, err
 		}
 	}
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	late := pay.Status == fsm.Succeeded // a repeat needs no lock
-	if !late {
-		lock, _ := s.Locks.Acquire(ctx, pay.OrderNo, settleWait)
+	if !pay.succeeded { // a repeat needs no lock
+		lock, _ := s.Locks.Acquire(ctx, pay.orderNo, settleWait)
 		defer lock.Release(ctx)
 	}
-	x := &settling{Notice: n, late: late}
+	x := &settling{Notice: n, late: pay.succeeded}
 	for {
 		if err := s.settles.Do(ctx, x); err != nil {
 			return Settled{}, err
@@ -88,13 +87,21 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	if fault.Is(x.err, "message_conflict") {
 		s.alert(ctx, "message_conflict", "source", n.Source, "message_id", n.MessageID, "payment_no", n.PaymentNo)
 	}
+	if n.Kind == payment.PaymentSucceeded && x.err == nil && !pay.succeeded { // now it has, and that is committed
+		pay.succeeded = true
+		s.known.note(n.PaymentNo, pay)
+	}
 	s.stopped(x.out.Guard)
 	return x.out, x.err
 }
 
 // confirm asks the gateway about a message that claims another amount or currency than ours, and returns the notice with
-// what was really received. A message alone moves no money that we did not ask for.
+// what was really received. A message alone moves no money that we did not ask for. Once the payment has SUCCEEDED, which is
+// read here and not remembered, no message moves any.
 func (s *Service) confirm(ctx context.Context, n payment.Notice) (payment.Notice, error) {
+	if p, err := s.findPayment(ctx, n.PaymentNo); err != nil || p != nil && p.Status == fsm.Succeeded {
+		return n, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, gatewayTime)
 	defer cancel()
 	gateway, ok := s.Gateways[n.Gateway]

@@ -1,5 +1,5 @@
 // Package cut breaks MySQL connections at an exact place: just before or after a statement or a COMMIT takes effect. It is
-// for tests of what a caller does when it cannot know whether its transaction was committed.
+// for tests of what a caller does when it cannot know whether its transaction was committed, and of what is sent at all.
 //
 //	cuts := &cut.Point{}
 //	d, err := db.Open(ctx, db.Config{DSN: dsn, Wrap: cuts.Wrap})
@@ -38,6 +38,9 @@ func AfterStatement(k int) Where { return Where{k: k, after: true} }
 
 // Point is a place where connections break once it is armed. The zero value is ready; it is safe for concurrent use.
 type Point struct {
+	// Sending, if set before the database is opened, is called before each statement, BEGIN and COMMIT is sent.
+	Sending func(statement string)
+
 	mu         sync.Mutex
 	where      Where
 	left       int // cuts still to be made
@@ -61,6 +64,12 @@ func (p *Point) Disarm() (made int) {
 	defer p.mu.Unlock()
 	p.left = 0
 	return p.made
+}
+
+func (p *Point) sending(statement string) {
+	if p.Sending != nil {
+		p.Sending(statement)
+	}
 }
 
 // pass reports whether the connection breaks at this statement or COMMIT, and on which side of it.
@@ -131,14 +140,17 @@ func cutAround[T any](c *conn, commit bool, do func() (T, error)) (T, error) {
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.point.sending(query)
 	return cutAround(c, false, func() (driver.Result, error) { return c.mysqlConn.ExecContext(ctx, query, args) })
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.point.sending(query)
 	return cutAround(c, false, func() (driver.Rows, error) { return c.mysqlConn.QueryContext(ctx, query, args) })
 }
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.point.sending("BEGIN")
 	inner, err := c.mysqlConn.BeginTx(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -152,6 +164,7 @@ type tx struct {
 }
 
 func (t tx) Commit() error {
+	t.conn.point.sending("COMMIT")
 	_, err := cutAround(t.conn, true, func() (struct{}, error) { return struct{}{}, t.Tx.Commit() })
 	return err
 }

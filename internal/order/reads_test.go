@@ -1,0 +1,152 @@
+package order_test
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"orderd/internal/db/cut"
+	"orderd/internal/fault"
+	"orderd/internal/fsm"
+	"orderd/internal/order"
+)
+
+// traffic notes what a service sends to its database.
+type traffic struct {
+	cut.Point
+	mu     sync.Mutex
+	within bool // a transaction
+	reads  []read
+}
+
+type read struct {
+	table  string
+	within bool // a transaction
+}
+
+// watched is a flow whose statements are noted.
+func watched(t *testing.T) (*bundle, *traffic) {
+	w := &traffic{}
+	w.Sending = w.note
+	return setup(t, "mysql", func(o *options) { o.db.Wrap = w.Wrap }), w
+}
+
+var selectFrom = regexp.MustCompile("^SELECT .* FROM `?([a-z_]+)`? ")
+
+func (w *traffic) note(statement string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch from := selectFrom.FindStringSubmatch(statement); {
+	case statement == "BEGIN":
+		w.within = true
+	case statement == "COMMIT":
+		w.within = false
+	case from != nil:
+		w.reads = append(w.reads, read{from[1], w.within})
+	}
+}
+
+// during returns the tables that f reads, outside of transactions and in them.
+func (w *traffic) during(f func()) (outside, within []string) {
+	w.reads = nil
+	f()
+	for _, r := range w.reads {
+		if r.within {
+			within = append(within, r.table)
+		} else {
+			outside = append(outside, r.table)
+		}
+	}
+	return outside, within
+}
+
+// locks is how often an order's lock was asked for.
+func (b *bundle) locks() (n float64) {
+	for _, answer := range []string{"held", "busy", "down"} {
+		n += testutil.ToFloat64(b.metrics.LockAnswers.WithLabelValues(answer))
+	}
+	return n
+}
+
+// another is a second process on the same database, with the same Redis and gateways.
+func (b *bundle) another() *bundle {
+	other := *b
+	other.Service = order.New(order.Config{Gateway: "sandbox", Secret: []byte(strings.Repeat("s", 32)), Owner: "another"}, b.Deps)
+	return &other
+}
+
+// A process does not read what it knows for ever: of a payment that it opened, and that one has succeeded.
+func TestAKnownPaymentIsNotRead(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	sku := b.sku(1299, 100)
+	settle := func(by *bundle, orderNo, want string) (outside, within []string, locks float64) {
+		t.Helper()
+		o := b.get(orderNo)
+		n := b.notice("sandbox", o.Payment.PaymentNo)
+		n.MessageID = "about " + o.Payment.PaymentNo
+		before := b.locks()
+		outside, within = w.during(func() {
+			out, err := by.Settle(t.Context(), n)
+			require.NoError(t, err)
+			require.Equal(t, want, out.Result)
+		})
+		return outside, within, b.locks() - before
+	}
+	repeat := []string{"inbox_messages"}
+
+	mine := b.placed(sku)
+	b.gateways["sandbox"].pay(t, mine.Payment.PaymentNo, "")
+	outside, within, locks := settle(b, mine.OrderNo, "applied")
+	require.Empty(t, outside, "this process opened it")
+	require.Equal(t, []string{"inbox_messages", "payments", "orders", "payments"}, within)
+	require.EqualValues(t, 1, locks)
+	outside, within, locks = settle(b, mine.OrderNo, "duplicate")
+	require.Equal(t, repeat, outside, "this process settled it")
+	require.Empty(t, within)
+	require.Zero(t, locks)
+
+	theirs, others := b.placed(sku), b.another()
+	b.gateways["sandbox"].pay(t, theirs.Payment.PaymentNo, "")
+	outside, _, locks = settle(others, theirs.OrderNo, "applied")
+	require.Equal(t, []string{"payments"}, outside, "the other process learns of it")
+	require.EqualValues(t, 1, locks)
+	_, _, locks = settle(b, theirs.OrderNo, "duplicate")
+	require.EqualValues(t, 1, locks, "this one does not know yet that it is settled")
+	for _, by := range []*bundle{b, others} {
+		outside, within, locks = settle(by, theirs.OrderNo, "duplicate")
+		require.Equal(t, repeat, outside)
+		require.Empty(t, within)
+		require.Zero(t, locks)
+	}
+	for _, o := range []order.Order{mine, theirs} {
+		require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
+	}
+	b.clean()
+}
+
+// What was rolled back is not known: the next callback settles the payment, under the lock as the first did.
+func TestASuccessThatWasRolledBackIsNotKnown(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	o := b.placed(b.sku(1299, 100))
+	b.gateways["sandbox"].pay(t, o.Payment.PaymentNo, "")
+	n := b.notice("sandbox", o.Payment.PaymentNo)
+	w.Arm(cut.BeforeCommit, 1000)
+	_, err := b.Settle(t.Context(), n)
+	require.Positive(t, w.Disarm())
+	require.True(t, fault.Is(err, "outcome_unknown"), "%v", err)
+	require.Equal(t, fsm.Paying, b.get(o.OrderNo).Status)
+
+	locks := b.locks()
+	out, err := b.Settle(t.Context(), n)
+	require.NoError(t, err)
+	require.Equal(t, "applied", out.Result)
+	require.EqualValues(t, 1, b.locks()-locks)
+	require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
+	b.clean()
+}
