@@ -70,7 +70,7 @@ func (l *Locker) acquire(ctx context.Context, orderNo string, deadline time.Time
 		})
 		switch classify(err) {
 		case Held:
-			return &Lock{locker: l, mutex: mutex, orderNo: orderNo}, Held
+			return &Lock{locker: l, mutex: mutex, orderNo: orderNo, atOnce: n == 0}, Held
 		case Down:
 			return nil, Down
 		}
@@ -112,7 +112,11 @@ type Lock struct {
 	locker  *Locker
 	mutex   *redsync.Mutex
 	orderNo string
+	atOnce  bool
 }
+
+// AtOnce reports whether nobody else held the lock when it was asked for. Of a nil Lock nobody can say: false.
+func (h *Lock) AtOnce() bool { return h != nil && h.atOnce }
 
 // Release gives the lock back. Neither the client nor a deadline of ctx can stop it. A lock that was no longer ours is
 // counted and logged, for the work since may have run beside another's. Release of a nil Lock does nothing.

@@ -71,6 +71,20 @@ func TestLocksOfDifferentOrdersAreIndependent(t *testing.T) {
 func TestReleaseWithoutALock(t *testing.T) {
 	var none *Lock
 	none.Release(t.Context())
+	require.False(t, none.AtOnce())
+}
+
+func TestAtOnceOrAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, _ := locker(embedded(t), LockOptions{})
+		first, _ := l.Acquire(t.Context(), "ORDER-1", time.Second)
+		require.True(t, first.AtOnce())
+		time.AfterFunc(100*time.Millisecond, func() { first.Release(t.Context()) })
+		second, answer := l.Acquire(t.Context(), "ORDER-1", time.Second)
+		require.Equal(t, Held, answer)
+		require.False(t, second.AtOnce())
+		second.Release(t.Context())
+	})
 }
 
 // A client that leaves must not leave its lock behind: neither taking nor releasing listens to it.

@@ -31,6 +31,8 @@ func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 			created = append(created, p)
 			t.orders = append(t.orders, p.order)
 			t.move(p.order, fsm.Create, tx.Now, p.cause())
+		} else if p.presumed() { // a refusal says that there is no such order: that must not be presumed
+			p.err, p.twin = nil, true
 		}
 	}
 	if len(created) == 0 {

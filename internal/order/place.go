@@ -21,9 +21,10 @@ type placing struct {
 	fingerprint string     // see fingerprint.go
 	door        idem.Guard // the door that knew the request already
 	absent      error      // answer this if the order does not exist
-	runs        int        // of the transaction
+	runs        int        // of the transaction, since the request last joined a batch
 	missed      bool       // a read before the transaction did not find the order
 	locked      bool       // the order's lock is held
+	alone       bool       // nobody else held it when it was asked for
 	bound       bool       // its Idempotency-Key has its row
 	received    bool       // its message has its row in the inbox
 	guard       idem.Guard // which was the first to know that this is a repeat
@@ -33,7 +34,7 @@ type placing struct {
 	order    *Order // nil: none yet
 	creating bool   // it is created in this transaction; created: and committed
 	opening  bool   // its payment attempt is; opened: and committed
-	twin     bool   // of another in the same batch: comes again when that one is done
+	twin     bool   // of another in the same batch, or perhaps of an order not looked for: comes again in the next
 	err      error
 }
 
@@ -118,7 +119,7 @@ func (s *Service) placeLocally(ctx context.Context, p *placing) error {
 			s.stopped(idem.GuardLock)
 			return errInProgress(nil)
 		}
-		p.locked = answer == idem.Held
+		p.locked, p.alone = answer == idem.Held, lock.AtOnce()
 	}
 	p.paymentNo = newNo("P")
 	for {
@@ -132,7 +133,14 @@ func (s *Service) placeLocally(ctx context.Context, p *placing) error {
 		if err := ctx.Err(); err != nil { // a twin in every batch for 8 s
 			return errInProgress(err)
 		}
+		p.runs, p.missed = 0, false // what was missed may be there by now
 	}
+}
+
+// presumed reports whether the order is taken to be absent without looking: a read has just missed it, its lock was free,
+// and no door knew the request. An order that came in between meets the unique index, and the next run looks.
+func (p *placing) presumed() bool {
+	return p.runs == 1 && p.missed && p.alone && p.door == ""
 }
 
 // found takes the order that the request's number stands for, and judges whether it is the one that was meant.

@@ -10,6 +10,9 @@ import (
 
 // readOrders reads whole orders with their items, newest attempt and refunds, in no particular order.
 func readOrders(q *gorm.DB, orderNos []string) ([]*Order, error) {
+	if len(orderNos) == 0 {
+		return nil, nil
+	}
 	var orders []*Order
 	if err := q.Where("order_no IN ?", orderNos).Find(&orders).Error; err != nil || len(orders) == 0 {
 		return nil, err

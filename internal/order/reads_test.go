@@ -12,6 +12,7 @@ import (
 	"orderd/internal/db/cut"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
+	"orderd/internal/idem"
 	"orderd/internal/order"
 )
 
@@ -21,6 +22,7 @@ type traffic struct {
 	mu     sync.Mutex
 	within bool // a transaction
 	reads  []read
+	before func() // what happens before the next BEGIN
 }
 
 type read struct {
@@ -38,6 +40,11 @@ func watched(t *testing.T) (*bundle, *traffic) {
 var selectFrom = regexp.MustCompile("^SELECT .* FROM `?([a-z_]+)`? ")
 
 func (w *traffic) note(statement string) {
+	if statement == "BEGIN" && w.before != nil {
+		f := w.before
+		w.before = nil
+		f()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch from := selectFrom.FindStringSubmatch(statement); {
@@ -126,6 +133,68 @@ func TestAKnownPaymentIsNotRead(t *testing.T) {
 	for _, o := range []order.Order{mine, theirs} {
 		require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
 	}
+	b.clean()
+}
+
+// A new order is not looked for in the transaction that creates it.
+func TestANewOrderIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	sku := b.sku(1299, 100)
+	outside, within := w.during(func() { b.placed(sku) })
+	require.Equal(t, []string{"orders"}, outside)
+	require.Equal(t, []string{"stock"}, within)
+	keyed := request("", sku, 2)
+	keyed.Key = no("key")
+	outside, within = w.during(func() { b.must(b.Place(t.Context(), keyed)) })
+	require.Equal(t, []string{"idempotency_keys"}, outside)
+	require.Equal(t, []string{"idempotency_keys", "stock"}, within)
+	b.clean()
+}
+
+// An order that a process which cannot see our lock creates after we have looked for it is found by the index: ours is a
+// repeat, also when it would be refused by now.
+func TestAnOrderThatComesInBetween(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	redis := idem.Embedded(b.Log)
+	t.Cleanup(func() { require.NoError(t, redis.Close()) })
+	other := b.another()
+	other.Locks = idem.NewLocker(redis, b.metrics, b.Log, idem.LockOptions{})
+	between := func(r order.PlaceRequest, then func()) (created, res order.Result) {
+		w.before = func() {
+			created = b.must(other.Place(t.Context(), r))
+			then()
+		}
+		res = b.must(b.Place(t.Context(), r))
+		require.True(t, created.Created)
+		require.False(t, res.Created)
+		require.Equal(t, created.Order.Payment.PaymentNo, res.Order.Payment.PaymentNo)
+		return created, res
+	}
+
+	sku := b.sku(1299, 100)
+	_, res := between(request(no("ord"), sku, 2), func() {})
+	require.Equal(t, idem.GuardUniqueIndex, res.Guard)
+	require.EqualValues(t, 98, b.left(sku))
+
+	wanted := int64(2 * 1299)
+	r := request(no("ord"), sku, 2)
+	r.ExpectedAmount = &wanted
+	_, res = between(r, func() {
+		it, err := b.stock.Get(t.Context(), sku)
+		require.NoError(t, err)
+		it.UnitPrice = 1
+		_, _, err = b.stock.Put(t.Context(), it, nil)
+		require.NoError(t, err)
+	})
+	require.Equal(t, idem.GuardState, res.Guard)
+	require.Equal(t, wanted, res.Order.Amount)
+	require.EqualValues(t, 96, b.left(sku))
+
+	r.OrderNo = no("ord")
+	_, err := b.Place(t.Context(), r)
+	require.True(t, fault.Is(err, "amount_changed"), "%v", err)
 	b.clean()
 }
 

@@ -27,9 +27,6 @@ var stages = []stage{
 // runStages is the batch function of placing: it brings each order as far as it gets without the gateway. Dying anywhere
 // in it leaves each order at the last stage that was committed, and a resubmission goes on from there.
 func (s *Service) runStages(ctx context.Context, ps []*placing) error {
-	for _, p := range ps {
-		p.runs = 0
-	}
 	if s.cfg.StageCommit == Together {
 		return s.runInOneTx(ctx, ps, stages)
 	}
@@ -92,7 +89,8 @@ func (p *placing) status() fsm.State {
 }
 
 // loadTx reads what is known already: the orders, and the orders that keys stand for. One read for the whole batch, and
-// inside the transaction, so that a run after a lost race sees what the winner wrote.
+// inside the transaction, so that a run after a lost race sees what the winner wrote. The first run does not look for
+// orders that nobody can have created, or has in all likelihood: see presumed.
 func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 	var pairs [][2]string
 	for _, p := range ps {
@@ -129,7 +127,7 @@ func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 			p.twin = p.twin || seen["\x01"+causeOf(p.Received)]
 			seen["\x01"+causeOf(p.Received)] = true
 		}
-		if !p.twin {
+		if !p.twin && (p.runs > 1 || !p.fresh && !p.presumed()) {
 			orderNos = append(orderNos, p.orderNo)
 		}
 	}
