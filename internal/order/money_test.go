@@ -249,3 +249,30 @@ func TestAClaimIsNotBelieved(t *testing.T) {
 		b.clean()
 	})
 }
+
+// A transaction_id stands for one payment: no other is settled by it, whether or not it has one of its own by then.
+func TestATransactionOfAnotherPayment(t *testing.T) {
+	each(t, func(t *testing.T, b *bundle) {
+		sku := b.sku(1299, 1000)
+		first := b.placed(sku)
+		for _, numbered := range []bool{true, false} {
+			o := b.placed(sku)
+			if !numbered { // some gateways give a number only once it is paid
+				_, err := b.db.Exec(t.Context(), "test", "UPDATE payments SET transaction_id = NULL WHERE payment_no = ?", o.Payment.PaymentNo)
+				require.NoError(t, err)
+			}
+			b.gateways["sandbox"].pay(t, o.Payment.PaymentNo, "")
+			n := b.notice("sandbox", o.Payment.PaymentNo)
+			before, own := b.get(o.OrderNo), n.TransactionID
+			n.TransactionID = *first.Payment.TransactionID
+			_, err := b.Settle(t.Context(), n)
+			require.True(t, fault.Is(err, "message_conflict"), "%v", err)
+			require.Equal(t, before, b.get(o.OrderNo))
+			n.TransactionID = own
+			out, err := b.Settle(t.Context(), n)
+			require.NoError(t, err)
+			require.Equal(t, "applied", out.Result, "the refused notice was not stored")
+		}
+		b.clean()
+	})
+}

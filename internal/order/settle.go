@@ -184,11 +184,12 @@ func loadSettlingsTx(tx *db.Tx, xs []*settling) error {
 	return transactionsTx(tx, fresh)
 }
 
-// transactionsTx refuses notices whose transaction_id stands for another payment already.
+// transactionsTx refuses notices whose transaction_id stands for another payment already. It does not ask about those of
+// payments that have one: if it is the same, the unique index lets no other have it; if it is another, decide refuses it.
 func transactionsTx(tx *db.Tx, xs []*settling) error {
 	var pairs [][2]string
 	for _, x := range xs {
-		if x.TransactionID != "" {
+		if x.TransactionID != "" && x.pay.TransactionID == nil {
 			pairs = append(pairs, [2]string{x.Gateway, x.TransactionID})
 		}
 	}
