@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/oklog/ulid/v2"
 
 	"orderd/internal/batch"
@@ -68,7 +69,7 @@ type Service struct {
 	settles  *batch.Group[*settling]
 	orders   *batch.Reader[string, Order]
 	payments *batch.Reader[string, payment.Payment]
-	known    memory
+	known    *lru.Cache[string, facts] // by payment_no
 }
 
 // New returns the flow.
@@ -78,7 +79,11 @@ func New(c Config, d Deps) *Service {
 	c.StageCommit = orDefault(c.StageCommit, Together)
 	c.BatchSize = orDefault(c.BatchSize, 128)
 	c.BatchQueue = orDefault(c.BatchQueue, 2048)
-	s := &Service{Deps: d, cfg: c}
+	known, err := lru.New[string, facts](remembered)
+	if err != nil {
+		panic(err) // of a size below 1
+	}
+	s := &Service{Deps: d, cfg: c, known: known}
 	size := d.Metrics.BatchSize.WithLabelValues
 	turn := batch.NewTurn()
 	s.places = batch.New(c.BatchSize, c.BatchQueue, turn, size("place"), db.Away, s.runStages)

@@ -89,7 +89,7 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	}
 	if n.Kind == payment.PaymentSucceeded && x.err == nil && !pay.succeeded { // now it has, and that is committed
 		pay.succeeded = true
-		s.known.note(n.PaymentNo, pay)
+		s.known.Add(n.PaymentNo, pay)
 	}
 	s.stopped(x.out.Guard)
 	return x.out, x.err
