@@ -101,7 +101,7 @@ func TestSetupsAreComparedWithWhatExists(t *testing.T) {
 		connections, each := s.share()
 		groups[s.name] = [2]int{connections, each}
 	}
-	for name, want := range map[string][2]int{"rows/64": {64, 1}, "rows-grouped/64": {1, 64}, "rows-grouped-2/16": {2, 16}, "life/256": {256, 1}} {
+	for name, want := range map[string][2]int{"rows/64": {64, 1}, "rows-grouped/64": {1, 64}, "life/256": {256, 1}} {
 		require.Equal(t, want, groups[name], name)
 	}
 }

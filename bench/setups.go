@@ -31,7 +31,7 @@ type setup struct {
 	on        string
 	op        string
 	clients   int
-	grouped   int      // so many connections do the work instead, each for as many orders at once as there are clients
+	grouped   bool     // one connection does the work instead, for as many orders at once as there would be clients
 	hot       bool     // all orders are for one SKU
 	replicas  int      // of orderd
 	vars      []string // settings of orderd, "KEY=value"
@@ -40,8 +40,8 @@ type setup struct {
 
 // share says how many connections do the work, and how many operations each of them does at once.
 func (s setup) share() (connections, each int) {
-	if s.grouped > 0 {
-		return s.grouped, s.clients
+	if s.grouped {
+		return 1, s.clients
 	}
 	return s.clients, 1
 }
@@ -79,8 +79,7 @@ var setups = func() []setup {
 	}
 	add(setup{name: "floor", on: onFloor, op: life}, 1, 16, 64, 256)
 	add(setup{name: "rows", on: onRows, op: life}, 1, 16, 64, 256)
-	add(setup{name: "rows-grouped", on: onRows, op: life, grouped: 1}, 16, 64)
-	add(setup{name: "rows-grouped-2", on: onRows, op: life, grouped: 2}, 16, 64)
+	add(setup{name: "rows-grouped", on: onRows, op: life, grouped: true}, 16, 64)
 	add(setup{name: "life", on: onOrderd, op: life}, 1, 16, 64, 256)
 	add(setup{name: "life-nobatch", on: onOrderd, op: life, vars: []string{noBatch}, refusable: true}, 1, 16, 64, 256)
 	add(setup{name: "floor-hot", on: onFloor, op: life, hot: true}, 256)

@@ -24,7 +24,7 @@ type facts struct {
 // It saves the read for a callback of a payment which this process has opened, and for all that repeat one. Nothing rests on
 // it: a payment that is not known is read, and what is booked is decided in the transaction, by the rows. A success that is
 // not known of costs a lock, one that the database has lost again saves one. Only what is committed may be noted.
-const remembered = 16_384
+const remembered = 8192
 
 // note remembers a payment as it was read or committed.
 func (s *Service) note(p *payment.Payment) facts {
