@@ -124,6 +124,41 @@ func TestPlacingSurvivesEveryCut(t *testing.T) {
 	}
 }
 
+// The database goes away at some statement of placing and stays away: who hears that nothing was changed, has no order.
+func TestNothingWasChangedIsTrue(t *testing.T) {
+	for _, commit := range []order.StageCommit{order.Together, order.Each} {
+		t.Run(string(commit), func(t *testing.T) {
+			t.Parallel()
+			cuts := &cut.Point{}
+			b := setup(t, "mysql", func(o *options) { o.order.StageCommit, o.db.Wrap = commit, cuts.Wrap })
+			sku := b.sku(1299, 100)
+			stored := 0
+			for k := 1; ; k++ {
+				r := request(no("ord"), sku, 1)
+				cuts.Arm(cut.BeforeStatement(k), 1<<30)
+				_, err := b.Place(t.Context(), r)
+				cuts.Disarm()
+				if err == nil {
+					require.Greater(t, k, 5, "statements of placing an order")
+					break
+				}
+				f := fault.As(err)
+				require.NotNil(t, f, "statement %d: %v", k, err)
+				require.Equal(t, fault.Unavailable, f.Kind, "statement %d: %v", k, err)
+				_, err = b.Get(t.Context(), order.Actor{UserID: r.UserID}, r.OrderNo)
+				if err == nil {
+					stored++
+					require.NotContains(t, f.Message, "nothing was changed", "statement %d", k)
+				} else {
+					require.True(t, fault.Is(err, "not_found"), "%v", err)
+				}
+			}
+			require.Equal(t, commit == order.Each, stored > 0)
+			b.clean()
+		})
+	}
+}
+
 // A price that changes between a request and its repeat does not change the order.
 func TestPricesAreOfTheFirstMoment(t *testing.T) {
 	each(t, func(t *testing.T, b *bundle) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"orderd/internal/db"
 	"orderd/internal/failpoint"
+	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/idem"
 )
@@ -39,6 +41,9 @@ func (s *Service) runStages(ctx context.Context, ps []*placing) error {
 			continue
 		}
 		if err := s.runInOneTx(ctx, todo, stages[i:i+1]); err != nil {
+			if i > 0 && fault.Is(err, "unavailable") { // not "nothing was changed"
+				err = fault.Busy("unavailable", "the database cannot go on with this order now; what was stored stays, send the same request again", time.Second, err)
+			}
 			return err
 		}
 	}
