@@ -4,7 +4,7 @@ TOOLS := $(CURDIR)/.tools
 SERVERS := $(TOOLS)/servers
 
 .DEFAULT_GOAL := help
-.PHONY: $(SERVERS) $(TOOLS)/bench help run build deps test test-long test-modes bench bench-smoke lint generate fmt
+.PHONY: $(SERVERS) $(TOOLS)/bench help run build deps test test-long test-races test-modes bench bench-smoke lint generate fmt
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,13 @@ test-long: export SEEDS = 20
 test-long: $(SERVERS) ## the same, with the race detector everywhere, each race repeated 200 times and 20 seeds
 	$(SERVERS) -rabbitmq -- go test -race -timeout 180m ./...
 
-test-modes: MODES := Race|Crash|Twin|Hostile|Commit
-test-modes: $(SERVERS) ## races, crash points and hostile gateways once more: ungrouped, and with a commit for every stage
-	ORDERD_BATCH_SIZE=1 $(SERVERS) -- go test -count=1 ./e2e -run '$(MODES)'
-	ORDERD_STAGE_COMMIT=each $(SERVERS) -- go test -count=1 ./e2e -run '$(MODES)'
-	ORDERD_BATCH_SIZE=1 ORDERD_STAGE_COMMIT=each $(SERVERS) -- go test -count=1 ./e2e -run '$(MODES)'
+test-races: $(SERVERS) ## only the races, crash points and hostile gateways, with the ORDERD_ settings of the environment
+	$(SERVERS) -- go test -count=1 ./e2e -run 'Race|Crash|Twin|Hostile|Commit'
+
+test-modes: ## these ungrouped, with a commit for every stage, and both
+	ORDERD_BATCH_SIZE=1 $(MAKE) test-races
+	ORDERD_STAGE_COMMIT=each $(MAKE) test-races
+	ORDERD_BATCH_SIZE=1 ORDERD_STAGE_COMMIT=each $(MAKE) test-races
 
 bench: $(TOOLS)/bench ## measure orderd and the raw-SQL floor in one run (5 minutes); the table goes into docs/benchmarks.md
 	$< -rounds 3 -md docs/benchmarks.md -svg docs/benchmarks.svg
