@@ -54,7 +54,7 @@ func (s *Settings) publish(ctx context.Context, working *errgroup.Group, b msg.B
 	working.Go(func() error {
 		work(ctx, "relay", s.WorkerInterval, log, func(ctx context.Context) (int, error) {
 			n, err := relay.RunOnce(ctx)
-			if n < msg.RelayBatch { // it took all there was: what comes meanwhile shares the next round
+			if n < msg.RelayBatch { // not a full round, or not all went out: what comes meanwhile shares the next one
 				n = 0
 			}
 			return n, err

@@ -35,7 +35,7 @@ type call[T any] struct {
 // New returns a Group that calls run with up to max items in their order of arrival; at most bound items wait, the next
 // is refused with 503. run reports an item's own failure in the item; its error means that the whole batch failed.
 // hopeless says of a batch's error that its items need not be tried one by one. turn may be nil. A max of 1 turns grouping
-// off: every call runs at once, beside the others.
+// off: every call runs at once, beside the others, without a turn.
 func New[T any](max, bound int, turn *Turn, size prometheus.Observer, hopeless func(error) bool, run func(ctx context.Context, items []T) error) *Group[T] {
 	return &Group[T]{max: max, bound: bound, turn: turn, size: size, hopeless: hopeless, run: run}
 }
@@ -142,6 +142,7 @@ func (g *Group[T]) runAll(ctx context.Context, items []T) []error {
 		}
 		return errs
 	}
+	Pass(ctx)
 	var all sync.WaitGroup
 	for i := range items {
 		all.Go(func() { errs[i] = g.runOnce(ctx, items[i:i+1]) })

@@ -229,7 +229,11 @@ func TestLeaderThatHangsUpHurtsNobody(t *testing.T) {
 // A context that ends just when its call is chosen to lead must not lose the lead: the queue behind it would hang.
 func TestLeadIsNeverLost(t *testing.T) {
 	t.Parallel()
-	g := batch.New(2, 1000, nil, size(), never, func(context.Context, []int) error { return nil })
+	turn := batch.NewTurn()
+	groups := make([]*batch.Group[int], 2)
+	for i := range groups {
+		groups[i] = batch.New(2, 1000, turn, size(), never, func(context.Context, []int) error { return nil })
+	}
 	for round := range 300 {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
@@ -237,6 +241,7 @@ func TestLeadIsNeverLost(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				<-barrier
+				g := groups[i/4]
 				if i%2 == 0 {
 					if err := g.Do(ctx, i); err != nil && !errors.Is(err, context.Canceled) {
 						t.Errorf("round %d: %v", round, err)

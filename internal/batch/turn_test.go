@@ -2,8 +2,10 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,6 +60,49 @@ func TestTurnIsPassedOn(t *testing.T) {
 		close(other.open)
 		require.NoError(t, <-second)
 		require.NoError(t, <-third)
+	})
+}
+
+func TestTurnIsNotKeptForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turn, one, other := batch.NewTurn(), newGate(), newGate()
+		stuck := do(t, batch.New(9, 9, turn, size(), never, one.run), t.Context(), 1)
+		free := do(t, batch.New(9, 9, turn, size(), never, other.run), t.Context(), 2)
+		require.Empty(t, other.started)
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time: the first hangs on a locked row
+		synctest.Wait()
+		require.Equal(t, []int{2}, <-other.started)
+		close(one.open)
+		close(other.open)
+		require.NoError(t, <-stuck)
+		require.NoError(t, <-free)
+	})
+}
+
+// A batch that failed is run again item by item: what takes long then concerns nobody else.
+func TestTurnIsPassedOnBeforeItemsAreRunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turn, gate, ran := batch.NewTurn(), newGate(), make(chan struct{})
+		a := batch.New(9, 9, turn, size(), never, func(ctx context.Context, items []int) error {
+			if len(items) > 1 {
+				return errors.New("together it does not work")
+			}
+			return gate.run(ctx, items)
+		})
+		b := batch.New(9, 9, turn, size(), never, func(context.Context, []int) error { close(ran); return nil })
+		calls := []<-chan error{do(t, a, t.Context(), 0), do(t, a, t.Context(), 1), do(t, a, t.Context(), 2)}
+		require.Equal(t, []int{0}, <-gate.started)
+		gate.open <- struct{}{}
+		require.NoError(t, <-calls[0])
+		synctest.Wait()
+		require.NoError(t, b.Do(t.Context(), 9))
+		<-ran
+		require.Len(t, gate.started, 2, "they are still at it")
+		close(gate.open)
+		require.NoError(t, <-calls[1])
+		require.NoError(t, <-calls[2])
 	})
 }
 

@@ -18,7 +18,7 @@ const RelayBatch = 500
 
 const (
 	relayLease  = 20 * time.Second // how long a claimed order is one relay's
-	publishTime = 5 * time.Second  // until a batch must be confirmed: well inside the lease
+	publishTime = 5 * time.Second  // until all of a round must be confirmed: well inside the lease
 	maxBackoff  = time.Minute      // between tries of an event that nobody takes
 	firstRest   = 200 * time.Millisecond
 	maxRest     = 5 * time.Second // between tries to reach the broker
@@ -48,7 +48,7 @@ type pending struct {
 	Message  `gorm:"embedded"`
 }
 
-// RunOnce publishes one batch and returns the number of events that the broker has. An event that it does not have
+// RunOnce makes one round and returns the number of events that the broker has. An event that it does not have
 // stays. The error is that of the broker or the database as a whole; after it the broker is left alone for a while, and
 // RunOnce does nothing. One goroutine calls it.
 func (r *Relay) RunOnce(ctx context.Context) (int, error) {
@@ -79,20 +79,20 @@ func (r *Relay) round(ctx context.Context) (int, error) {
 	deadline, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(publishTime))
 	defer cancel()
 	failpoint.Here("relay.publish")
-	published, failed := r.publish(deadline, orders)
+	published, unsent := r.publish(deadline, orders)
 	// Dying here: the broker has them and nobody knows. They are published again, under the same ids.
 	failpoint.Here("relay.published")
-	return len(published), r.settle(context.WithoutCancel(ctx), published, failed)
+	return len(published), r.settle(context.WithoutCancel(ctx), published, unsent)
 }
 
-// failed is an event that the broker does not have, as far as we know.
-type failed struct {
+// notSent is an event that the broker does not have, as far as we know.
+type notSent struct {
 	pending
 	err error
 }
 
 // publish hands over the first event of each order, then the second one of those whose first the broker has, and so on.
-func (r *Relay) publish(ctx context.Context, orders [][]pending) (published []int64, rest []failed) {
+func (r *Relay) publish(ctx context.Context, orders [][]pending) (published []int64, unsent []notSent) {
 	for len(orders) > 0 {
 		events := make([]Message, len(orders))
 		for i, o := range orders {
@@ -102,7 +102,7 @@ func (r *Relay) publish(ctx context.Context, orders [][]pending) (published []in
 		for i, err := range r.Broker.Publish(ctx, events) {
 			o := orders[i]
 			if err != nil { // what follows it waits
-				rest = append(rest, failed{o[0], err})
+				unsent = append(unsent, notSent{o[0], err})
 				continue
 			}
 			if published = append(published, o[0].ID); len(o) > 1 {
@@ -111,7 +111,7 @@ func (r *Relay) publish(ctx context.Context, orders [][]pending) (published []in
 		}
 		orders = next
 	}
-	return published, rest
+	return published, unsent
 }
 
 // ping keeps a relay without a broker from claiming what it could not publish.
@@ -154,13 +154,13 @@ func (r *Relay) claim(ctx context.Context) ([][]pending, error) {
 
 // settle gives back what the broker does not have, at once if the broker failed, after a while if it does not want this
 // very event; and then marks what it has.
-func (r *Relay) settle(ctx context.Context, published []int64, rest []failed) error {
-	var unsent []int64
+func (r *Relay) settle(ctx context.Context, published []int64, unsent []notSent) error {
+	var again []int64
 	refused := map[int64][]int64{} // by attempts
 	var failure error
-	for _, f := range rest {
+	for _, f := range unsent {
 		if !errors.Is(f.err, ErrUnroutable) {
-			unsent, failure = append(unsent, f.ID), f.err
+			again, failure = append(again, f.ID), f.err
 			continue
 		}
 		refused[f.Attempts] = append(refused[f.Attempts], f.ID)
@@ -168,14 +168,14 @@ func (r *Relay) settle(ctx context.Context, published []int64, rest []failed) er
 		r.Log.ErrorContext(ctx, "alert: event_unroutable", "message_id", f.Message.ID(), "event", f.Event)
 	}
 	r.Metrics.Events.WithLabelValues("published").Add(float64(len(published)))
-	r.Metrics.Events.WithLabelValues("failed").Add(float64(len(rest)))
-	err := r.release(ctx, unsent, r.DB.SQLNow())
+	r.Metrics.Events.WithLabelValues("failed").Add(float64(len(unsent)))
+	err := r.release(ctx, again, r.DB.SQLNow())
 	for attempts, ids := range refused {
 		err = errors.Join(err, r.release(ctx, ids, r.DB.SQLNowPlus(min(time.Second<<min(attempts, 10), maxBackoff))))
 	}
 	err = errors.Join(err, r.mark(ctx, published))
 	if failure != nil {
-		err = errors.Join(err, fmt.Errorf("%d events not confirmed: %w", len(unsent), failure))
+		err = errors.Join(err, fmt.Errorf("%d events not confirmed: %w", len(again), failure))
 	}
 	return err
 }
@@ -189,8 +189,8 @@ func (r *Relay) mark(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// release ends the lease of events that the broker does not have. Until until nobody claims them. A relay that was paused
-// until another one took over takes no lease from it.
+// release ends the lease of events that the broker does not have: of heads, and of events that would be heads now, which
+// have none. Until until nobody claims them. A relay that was paused until another one took over takes no lease from it.
 func (r *Relay) release(ctx context.Context, ids []int64, until any) error {
 	if len(ids) == 0 {
 		return nil

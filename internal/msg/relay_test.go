@@ -216,6 +216,38 @@ func TestPausedRelay(t *testing.T) {
 	}
 }
 
+// Another relay takes over and publishes while the first is paused between two events: what comes out is in order, but for
+// what comes twice.
+func TestRelayIsPausedBetweenTwoEvents(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, dialect)
+			fill(t, d, 1, 3)
+			var got []string
+			other := msg.NewLocal(quick)
+			other.Subscribe(func(_ context.Context, m msg.Message) error { got = append(got, m.ID()); return nil })
+			b := msg.NewLocal(quick)
+			b.Subscribe(func(_ context.Context, m msg.Message) error {
+				got = append(got, m.ID())
+				if m.Seq == 2 { // the pause
+					_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 1", d.SQLNowPlus(-time.Second))
+					require.NoError(t, err)
+					n, err := relay(d, other, 2).RunOnce(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, 3, n)
+				}
+				return nil
+			})
+			_, err := relay(d, b, 1).RunOnce(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []string{"O000000-1", "O000000-2", "O000000-1", "O000000-2", "O000000-3", "O000000-3"}, got)
+			require.Zero(t, count(t, d, "published_at IS NULL"))
+		})
+	}
+}
+
 // While the broker does not answer the relay fails in time, and when it does again all comes out.
 func TestBrokerAway(t *testing.T) {
 	t.Parallel()

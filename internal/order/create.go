@@ -32,7 +32,7 @@ func (s *Service) createTx(tx *db.Tx, t *tail, ps []*placing) error {
 			t.orders = append(t.orders, p.order)
 			t.move(p.order, fsm.Create, tx.Now, p.cause())
 		} else if p.presumed() { // a refusal says that there is no such order: that must not be presumed
-			p.err, p.twin = nil, true
+			p.err, p.twin, p.fresh = nil, true, false
 		}
 	}
 	if len(created) == 0 {

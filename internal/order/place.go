@@ -15,7 +15,7 @@ import (
 type placing struct {
 	PlaceRequest
 	resume      bool       // by order_no alone: the sweeper, which has no request
-	fresh       bool       // the number was made for this request: no order can have it
+	fresh       bool       // the number was made for this request
 	orderNo     string     // what every door led to
 	paymentNo   string     // of the attempt that this request may open; made here so that a repeated transaction repeats it
 	fingerprint string     // see fingerprint.go
@@ -137,10 +137,11 @@ func (s *Service) placeLocally(ctx context.Context, p *placing) error {
 	}
 }
 
-// presumed reports whether the order is taken to be absent without looking: a read has just missed it, its lock was free,
-// and no door knew the request. An order that came in between meets the unique index, and the next run looks.
+// presumed reports whether the order is taken to be absent without looking: its number was made for this request, or a read
+// has just missed it, its lock was free, and no door knew the request. An order that came in between (of a fresh number: by
+// a double click that the window led here) meets the unique index, and the next run looks.
 func (p *placing) presumed() bool {
-	return p.runs == 1 && p.missed && p.alone && p.door == ""
+	return p.runs == 1 && (p.fresh || p.missed && p.alone && p.door == "")
 }
 
 // found takes the order that the request's number stands for, and judges whether it is the one that was meant.

@@ -195,7 +195,52 @@ func TestAnOrderThatComesInBetween(t *testing.T) {
 	r.OrderNo = no("ord")
 	_, err := b.Place(t.Context(), r)
 	require.True(t, fault.Is(err, "amount_changed"), "%v", err)
+
+	clicked, wanted := request("", sku, 2), 2 // a double click: the window leads the second one to the number of the first
+	clicked.ExpectedAmount = new(int64(wanted))
+	_, res = between(clicked, func() {
+		it, err := b.stock.Get(t.Context(), sku)
+		require.NoError(t, err)
+		it.UnitPrice = 7
+		_, _, err = b.stock.Put(t.Context(), it, nil)
+		require.NoError(t, err)
+	})
+	require.EqualValues(t, wanted, res.Order.Amount)
+	require.EqualValues(t, 94, b.left(sku))
 	b.clean()
+}
+
+// A payment that this process remembers, and that the database was set back before, is unknown: it is read the next time.
+func TestARememberedPaymentThatIsGone(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	sku := b.sku(1299, 100)
+	o, neighbour := b.placed(sku), b.placed(sku)
+	b.gateways["sandbox"].pay(t, o.Payment.PaymentNo, "")
+	b.gateways["sandbox"].pay(t, neighbour.Payment.PaymentNo, "")
+	n := b.notice("sandbox", o.Payment.PaymentNo)
+	for _, table := range []string{"payments", "stock_movements", "order_items", "order_events", "outbox_messages", "orders"} {
+		column := "order_no"
+		if table == "stock_movements" {
+			column = "ref"
+		}
+		_, err := b.db.Exec(t.Context(), "test", "DELETE FROM "+table+" WHERE "+column+" = ?", o.OrderNo)
+		require.NoError(t, err)
+	}
+	outside, within := w.during(func() {
+		_, err := b.Settle(t.Context(), n)
+		require.True(t, fault.Is(err, "not_found"), "%v", err)
+	})
+	require.Empty(t, outside)
+	require.Equal(t, []string{"inbox_messages", "payments", "orders"}, within, "once: it is not tried again and again")
+	outside, within = w.during(func() {
+		_, err := b.Settle(t.Context(), n)
+		require.True(t, fault.Is(err, "not_found"), "%v", err)
+	})
+	require.Equal(t, []string{"payments"}, outside)
+	require.Empty(t, within)
+	_, err := b.Settle(t.Context(), b.notice("sandbox", neighbour.Payment.PaymentNo))
+	require.NoError(t, err)
 }
 
 // What was rolled back is not known: the next callback settles the payment, under the lock as the first did.

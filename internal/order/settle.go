@@ -7,6 +7,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"orderd/internal/batch"
 	"orderd/internal/db"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
@@ -59,7 +60,7 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 		return Settled{}, err
 	}
 	if !ok || pay.gateway != n.Gateway {
-		return Settled{}, fault.New(fault.NotFound, "not_found", "there is no such payment")
+		return Settled{}, errNoPayment()
 	}
 	if n.Kind == payment.PaymentSucceeded && (n.Amount != pay.amount || n.Currency != pay.currency) {
 		if n, err = s.confirm(ctx, n); err != nil {
@@ -90,6 +91,9 @@ func (s *Service) Settle(ctx context.Context, n payment.Notice) (Settled, error)
 	if n.Kind == payment.PaymentSucceeded && x.err == nil && !pay.succeeded { // now it has, and that is committed
 		pay.succeeded = true
 		s.known.Add(n.PaymentNo, pay)
+	}
+	if fault.Is(x.err, "not_found") {
+		s.known.Remove(n.PaymentNo)
 	}
 	s.stopped(x.out.Guard)
 	return x.out, x.err
@@ -172,11 +176,13 @@ func loadSettlingsTx(tx *db.Tx, xs []*settling) error {
 	}
 	seen := map[string]bool{}
 	for _, x := range fresh {
-		x.pay = pays[x.PaymentNo]
-		if x.pay == nil || orders[x.pay.OrderNo] == nil {
-			return db.ErrConflict // it was there a moment ago, and nothing is ever deleted
+		if x.pay = pays[x.PaymentNo]; x.pay == nil { // the database was set back to a state without it
+			x.err = errNoPayment()
+			continue
 		}
-		x.order = orders[x.pay.OrderNo]
+		if x.order = orders[x.pay.OrderNo]; x.order == nil {
+			return db.ErrConflict // it came in between the two reads, and nothing is ever deleted
+		}
 		message := x.Source + "\x00" + x.MessageID
 		x.twin = seen[x.order.OrderNo] || seen[message]
 		seen[x.order.OrderNo], seen[message] = true, true
@@ -189,7 +195,7 @@ func loadSettlingsTx(tx *db.Tx, xs []*settling) error {
 func transactionsTx(tx *db.Tx, xs []*settling) error {
 	var pairs [][2]string
 	for _, x := range xs {
-		if x.TransactionID != "" && x.pay.TransactionID == nil {
+		if x.err == nil && x.TransactionID != "" && x.pay.TransactionID == nil {
 			pairs = append(pairs, [2]string{x.Gateway, x.TransactionID})
 		}
 	}
@@ -218,6 +224,7 @@ func (s *Service) repeats(ctx context.Context, xs []*settling) (bool, error) {
 			return false, nil
 		}
 	}
+	batch.Pass(ctx)
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	if fresh, err := unknown(s.DB.Read(ctx), xs); err != nil || len(fresh) > 0 {
@@ -269,6 +276,8 @@ func (x *settling) repeatOf(before msg.Received) {
 	}
 	x.out = Settled{Result: duplicate, Guard: idem.GuardInbox}
 }
+
+func errNoPayment() error { return fault.New(fault.NotFound, "not_found", "there is no such payment") }
 
 func errMessageConflict(message string) error {
 	return fault.New(fault.Conflict, "message_conflict", message)

@@ -41,7 +41,9 @@ func (s *Service) runStages(ctx context.Context, ps []*placing) error {
 			continue
 		}
 		if err := s.runInOneTx(ctx, todo, stages[i:i+1]); err != nil {
-			if i > 0 && fault.Is(err, "unavailable") { // not "nothing was changed"
+			// An item that is run again by itself may have been created by the batch that failed.
+			created := i > 0 || slices.ContainsFunc(todo, func(p *placing) bool { return p.created })
+			if created && fault.Is(err, "unavailable") { // not "nothing was changed"
 				err = fault.Busy("unavailable", "the database cannot go on with this order now; what was stored stays, send the same request again", time.Second, err)
 			}
 			return err
@@ -95,7 +97,7 @@ func (p *placing) status() fsm.State {
 
 // loadTx reads what is known already: the orders, and the orders that keys stand for. One read for the whole batch, and
 // inside the transaction, so that a run after a lost race sees what the winner wrote. The first run does not look for
-// orders that nobody can have created, or has in all likelihood: see presumed.
+// orders that are presumed to be absent.
 func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 	var pairs [][2]string
 	for _, p := range ps {
@@ -132,7 +134,7 @@ func (s *Service) loadTx(tx *db.Tx, ps []*placing) error {
 			p.twin = p.twin || seen["\x01"+causeOf(p.Received)]
 			seen["\x01"+causeOf(p.Received)] = true
 		}
-		if !p.twin && (p.runs > 1 || !p.fresh && !p.presumed()) {
+		if !p.twin && !p.presumed() {
 			orderNos = append(orderNos, p.orderNo)
 		}
 	}
