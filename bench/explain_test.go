@@ -79,7 +79,11 @@ func runEverything(t *testing.T, f *flow, pool *sql.DB) {
 		_, err := f.Settle(ctx, paid(first))
 		require.NoError(t, err)
 	}
-	_, err := f.Ship(ctx, f.admin, first.OrderNo, "TRACK-1")
+	unheard := place(order.PlaceRequest{OrderNo: "explain-5", Lines: lines}) // its callback comes first, and tells of the charge
+	execute(t, pool, "UPDATE payments SET status = 'UNKNOWN', transaction_id = NULL WHERE order_no = '"+unheard.OrderNo+"'")
+	_, err := f.Settle(ctx, paid(unheard))
+	require.NoError(t, err)
+	_, err = f.Ship(ctx, f.admin, first.OrderNo, "TRACK-1")
 	require.NoError(t, err)
 	_, err = f.Refund(ctx, f.admin, order.RefundRequest{OrderNo: first.OrderNo, RefundNo: "explain-r", Amount: 1})
 	require.NoError(t, err)
