@@ -45,7 +45,7 @@ type Settings struct {
 
 	PayTimeout     time.Duration `default:"15m" env:"ORDERD_PAY_TIMEOUT" help:"An order that is not paid for so long expires."`
 	CloseGrace     time.Duration `default:"5m" env:"ORDERD_CLOSE_GRACE" help:"How long expiry waits for an unreachable gateway."`
-	WorkerInterval time.Duration `default:"1s" env:"ORDERD_WORKER_INTERVAL" help:"Pause between two rounds of a background worker."`
+	WorkerInterval time.Duration `default:"1s" env:"ORDERD_WORKER_INTERVAL" help:"Pause between two rounds of a background worker; so long an event may wait to be published."`
 	Keep           time.Duration `default:"720h" env:"ORDERD_KEEP" help:"Published and received messages are kept so long; longer than any message may be repeated."`
 	StageCommit    string        `default:"together" enum:"together,each" env:"ORDERD_STAGE_COMMIT" help:"Commit the local stages of an order together, or each."`
 	BatchSize      int           `default:"128" env:"ORDERD_BATCH_SIZE" help:"Items per group commit or grouped read; 1: no grouping."`
