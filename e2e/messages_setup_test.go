@@ -146,10 +146,16 @@ func (m *mailbox) carriedOut(o *orderd, effect func() error) {
 		}
 		return nil
 	}
-	// A cancel of an order whose process died is put off for 1 s, 10 s and 60 s: longer than settled waits.
+	// A cancel of an order whose process died is put off for 1 s, 10 s and 60 s: longer than settled waits. And the effect can
+	// be there for a moment while some are put off: as much was taken and given back.
 	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
 	defer cancel()
-	require.NoError(m.t, testenv.Poll(ctx, nil, func(context.Context) error { return effect() }))
+	require.NoError(m.t, testenv.Poll(ctx, nil, func(context.Context) error {
+		if err := left(); err != nil {
+			return err
+		}
+		return effect()
+	}))
 	settled(m.t, func() error {
 		if err := left(); err != nil {
 			return err
