@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"orderd/internal/db"
 	"orderd/internal/idem"
 	"orderd/internal/msg"
 	"orderd/internal/order"
@@ -23,17 +22,7 @@ import (
 func TestStatementsUseIndexes(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	m, err := startMariaDB(ctx, t.TempDir(), "128M")
-	require.NoError(t, err)
-	t.Cleanup(m.stop)
-	dsn, err := m.create(ctx, "explained")
-	require.NoError(t, err)
-	pool, err := openPool(dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	d, err := openOrders(ctx, db.Config{DSN: dsn})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	m, pool, d := ownDatabase(t)
 	require.NoError(t, fillTo(ctx, pool, 2*chunk, func(int) {}))
 	execute(t, pool, "ANALYZE TABLE orders, order_items, order_events, payments, refunds, outbox_messages, inbox_messages, idempotency_keys, stock, stock_movements")
 

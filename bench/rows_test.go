@@ -15,21 +15,28 @@ import (
 	"orderd/internal/order"
 )
 
-// TestRowsAreOrderds has orderd write the same orders as a group of rows, and compares all that is stored of them.
-func TestRowsAreOrderds(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	m, err := startMariaDB(ctx, t.TempDir(), "128M")
+// ownDatabase starts a MariaDB with orderd's schema, and opens it for raw clients and for orderd's flow.
+func ownDatabase(t *testing.T) (*mariadb, *sql.DB, *db.DB) {
+	t.Helper()
+	m, err := startMariaDB(t.Context(), t.TempDir(), "128M")
 	require.NoError(t, err)
 	t.Cleanup(m.stop)
-	dsn, err := m.create(ctx, "compared")
+	dsn, err := m.create(t.Context(), "own")
 	require.NoError(t, err)
 	pool, err := openPool(dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	d, err := openOrders(ctx, db.Config{DSN: dsn})
+	d, err := openOrders(t.Context(), db.Config{DSN: dsn})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return m, pool, d
+}
+
+// TestRowsAreOrderds has orderd write the same orders as a group of rows, and compares all that is stored of them.
+func TestRowsAreOrderds(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, pool, d := ownDatabase(t)
 	f, err := newFlow(d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.close()) })

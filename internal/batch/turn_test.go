@@ -12,12 +12,16 @@ import (
 	"orderd/internal/batch"
 )
 
+// twoGroups share a turn; each has its gate.
+func twoGroups() (a, b *batch.Group[int], one, other *gate) {
+	turn, one, other := batch.NewTurn(), newGate(), newGate()
+	return batch.New(9, 9, turn, size(), never, one.run), batch.New(9, 9, turn, size(), never, other.run), one, other
+}
+
 func TestGroupsWithOneTurnRunOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turn, one, other := batch.NewTurn(), newGate(), newGate()
-		a := batch.New(9, 9, turn, size(), never, one.run)
-		b := batch.New(9, 9, turn, size(), never, other.run)
+		a, b, one, other := twoGroups()
 		first := do(t, a, t.Context(), 1)
 		var gathered []<-chan error
 		for i := range 3 {
@@ -66,9 +70,8 @@ func TestTurnIsPassedOn(t *testing.T) {
 func TestTurnIsNotKeptForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turn, one, other := batch.NewTurn(), newGate(), newGate()
-		stuck := do(t, batch.New(9, 9, turn, size(), never, one.run), t.Context(), 1)
-		free := do(t, batch.New(9, 9, turn, size(), never, other.run), t.Context(), 2)
+		a, b, one, other := twoGroups()
+		stuck, free := do(t, a, t.Context(), 1), do(t, b, t.Context(), 2)
 		require.Empty(t, other.started)
 		time.Sleep(time.Second) //nolint:forbidigo // virtual time: the first hangs on a locked row
 		synctest.Wait()
@@ -109,9 +112,7 @@ func TestTurnIsPassedOnBeforeItemsAreRunAgain(t *testing.T) {
 func TestLeaderWhoseContextEndsBeforeItsTurnLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turn, one, other := batch.NewTurn(), newGate(), newGate()
-		a := batch.New(9, 9, turn, size(), never, one.run)
-		b := batch.New(9, 9, turn, size(), never, other.run)
+		a, b, one, other := twoGroups()
 		working := do(t, a, t.Context(), 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		leader, follower := do(t, b, ctx, 1), do(t, b, t.Context(), 2)

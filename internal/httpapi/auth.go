@@ -127,8 +127,8 @@ func (a *Auth) Mint(user string, scopes []string, ttl time.Duration) (string, er
 	}}).SignedString(a.key)
 }
 
-// claims returns what a token of ours claims. The signature of a token that is known was good, with the only key there is.
-func (a *Auth) claims(token string) (claims, error) {
+// signed returns what a token of ours claims. The signature of a token that is known was good, with the only key there is.
+func (a *Auth) signed(token string) (claims, error) {
 	c, known := a.known.Get(token)
 	if known {
 		return c, nil
@@ -155,7 +155,7 @@ func (a *Auth) verify(h http.Header) (user string, scopes []string, err error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", nil, errors.New("the scheme is not Bearer")
 	}
-	c, err := a.claims(token)
+	c, err := a.signed(token)
 	if err == nil {
 		err = a.validator.Validate(c)
 	}

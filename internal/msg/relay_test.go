@@ -36,6 +36,18 @@ func open(t testing.TB, dialect string) *db.DB {
 	return d
 }
 
+// eachDialect runs test on an empty database of each kind.
+func eachDialect(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	t.Parallel()
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, dialect))
+		})
+	}
+}
+
 func (w *world) database() *db.DB {
 	if w.local != nil {
 		return open(w.t, "sqlite")
@@ -158,48 +170,40 @@ func TestUnroutableStays(t *testing.T) {
 // An event in the middle that no queue takes: what is before it is out, what follows it waits, and so does the event
 // itself, for a while.
 func TestUnroutableInTheMiddle(t *testing.T) {
-	t.Parallel()
-	for _, dialect := range []string{"mysql", "sqlite"} {
-		t.Run(dialect, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, dialect)
-			b := msg.NewLocal(quick)
-			var got []string
-			b.Subscribe(func(_ context.Context, m msg.Message) error {
-				got = append(got, m.ID())
-				if m.Seq == 2 && len(got) < 4 {
-					return fmt.Errorf("nobody: %w", msg.ErrUnroutable)
-				}
-				return nil
-			})
-			fill(t, d, 1, 3)
-			r := relay(d, b, 1)
-			for _, want := range []int{1, 0, 0} {
-				n, err := r.RunOnce(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, want, n)
+	eachDialect(t, func(t *testing.T, d *db.DB) {
+		b := msg.NewLocal(quick)
+		var got []string
+		b.Subscribe(func(_ context.Context, m msg.Message) error {
+			got = append(got, m.ID())
+			if m.Seq == 2 && len(got) < 4 {
+				return fmt.Errorf("nobody: %w", msg.ErrUnroutable)
 			}
-			require.EqualValues(t, 1, count(t, d, "seq = 2 AND attempts = 1 AND published_at IS NULL"))
-			got = append(got, "a second later")
-			_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE seq = 2", d.SQLNowPlus(-time.Second))
-			require.NoError(t, err)
-			n, err := relay(d, b, 2).RunOnce(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			require.Equal(t, []string{"O000000-1", "O000000-2", "a second later", "O000000-2", "O000000-3"}, got)
+			return nil
 		})
-	}
+		fill(t, d, 1, 3)
+		r := relay(d, b, 1)
+		for _, want := range []int{1, 0, 0} {
+			n, err := r.RunOnce(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		require.EqualValues(t, 1, count(t, d, "seq = 2 AND attempts = 1 AND published_at IS NULL"))
+		got = append(got, "a second later")
+		_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE seq = 2", d.SQLNowPlus(-time.Second))
+		require.NoError(t, err)
+		n, err := relay(d, b, 2).RunOnce(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.Equal(t, []string{"O000000-1", "O000000-2", "a second later", "O000000-2", "O000000-3"}, got)
+	})
 }
 
 // A relay that was paused past its lease, until another one took over: it gives back nothing that is the other's, and what
 // the broker has it marks.
 func TestPausedRelay(t *testing.T) {
-	t.Parallel()
-	for _, dialect := range []string{"mysql", "sqlite"} {
-		for _, confirm := range []error{nil, errors.New("no confirm")} {
-			t.Run(fmt.Sprint(dialect, " ", confirm), func(t *testing.T) {
-				t.Parallel()
-				d := open(t, dialect)
+	for _, confirm := range []error{nil, errors.New("no confirm")} {
+		t.Run(fmt.Sprint(confirm), func(t *testing.T) {
+			eachDialect(t, func(t *testing.T, d *db.DB) {
 				fill(t, d, 1, 2)
 				b := msg.NewLocal(quick)
 				b.Subscribe(func(context.Context, msg.Message) error { // the pause, in which its lease runs out
@@ -212,40 +216,35 @@ func TestPausedRelay(t *testing.T) {
 				require.Equal(t, confirm == nil, n == 2)
 				require.EqualValues(t, 1, count(t, d, "seq = 1 AND lease_owner = 2 AND attempts = 0"), "the other's lease")
 			})
-		}
+		})
 	}
 }
 
 // Another relay takes over and publishes while the first is paused between two events: what comes out is in order, but for
 // what comes twice.
 func TestRelayIsPausedBetweenTwoEvents(t *testing.T) {
-	t.Parallel()
-	for _, dialect := range []string{"mysql", "sqlite"} {
-		t.Run(dialect, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, dialect)
-			fill(t, d, 1, 3)
-			var got []string
-			other := msg.NewLocal(quick)
-			other.Subscribe(func(_ context.Context, m msg.Message) error { got = append(got, m.ID()); return nil })
-			b := msg.NewLocal(quick)
-			b.Subscribe(func(_ context.Context, m msg.Message) error {
-				got = append(got, m.ID())
-				if m.Seq == 2 { // the pause
-					_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 1", d.SQLNowPlus(-time.Second))
-					require.NoError(t, err)
-					n, err := relay(d, other, 2).RunOnce(t.Context())
-					require.NoError(t, err)
-					require.Equal(t, 3, n)
-				}
-				return nil
-			})
-			_, err := relay(d, b, 1).RunOnce(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, []string{"O000000-1", "O000000-2", "O000000-1", "O000000-2", "O000000-3", "O000000-3"}, got)
-			require.Zero(t, count(t, d, "published_at IS NULL"))
+	eachDialect(t, func(t *testing.T, d *db.DB) {
+		fill(t, d, 1, 3)
+		var got []string
+		other := msg.NewLocal(quick)
+		other.Subscribe(func(_ context.Context, m msg.Message) error { got = append(got, m.ID()); return nil })
+		b := msg.NewLocal(quick)
+		b.Subscribe(func(_ context.Context, m msg.Message) error {
+			got = append(got, m.ID())
+			if m.Seq == 2 { // the pause
+				_, err := d.Exec(t.Context(), "test", "UPDATE outbox_messages SET lease_until = ? WHERE lease_owner = 1", d.SQLNowPlus(-time.Second))
+				require.NoError(t, err)
+				n, err := relay(d, other, 2).RunOnce(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, 3, n)
+			}
+			return nil
 		})
-	}
+		_, err := relay(d, b, 1).RunOnce(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"O000000-1", "O000000-2", "O000000-1", "O000000-2", "O000000-3", "O000000-3"}, got)
+		require.Zero(t, count(t, d, "published_at IS NULL"))
+	})
 }
 
 // While the broker does not answer the relay fails in time, and when it does again all comes out.
@@ -323,40 +322,35 @@ func TestLostAck(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
-	t.Parallel()
-	for _, dialect := range []string{"mysql", "sqlite"} {
-		t.Run(dialect, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, dialect)
-			fill(t, d, 150, 2)
-			age := func(statement string) {
-				_, err := d.Exec(t.Context(), "test", statement, d.SQLNowPlus(-time.Hour))
-				require.NoError(t, err)
-			}
-			age("UPDATE outbox_messages SET created_at = ?")
-			age("UPDATE outbox_messages SET published_at = ? WHERE seq = 1")
-			require.NoError(t, d.InTx(t.Context(), "test", func(tx *db.Tx) error {
-				return msg.ReceiveTx(tx, []msg.Received{
-					{Source: "queue:a", MessageID: "new", Outcome: "ignored", ReceivedAt: tx.Now},
-					{Source: "queue:a", MessageID: "old", Outcome: "ignored", ReceivedAt: db.At(tx.Now.Add(-time.Hour))},
-				})
-			}))
-			removed := 0
-			for {
-				n, err := msg.Prune(t.Context(), d, 30*time.Minute)
-				require.NoError(t, err)
-				if n == 0 {
-					break
-				}
-				removed += n
-			}
-			require.Equal(t, 151, removed)
-			require.EqualValues(t, 150, count(t, d, "seq = 2"), "not published: kept, however old")
-			known, err := msg.Find(t.Context(), d, msg.ID{Source: "queue:a", MessageID: "new"})
+	eachDialect(t, func(t *testing.T, d *db.DB) {
+		fill(t, d, 150, 2)
+		age := func(statement string) {
+			_, err := d.Exec(t.Context(), "test", statement, d.SQLNowPlus(-time.Hour))
 			require.NoError(t, err)
-			require.NotNil(t, known)
-		})
-	}
+		}
+		age("UPDATE outbox_messages SET created_at = ?")
+		age("UPDATE outbox_messages SET published_at = ? WHERE seq = 1")
+		require.NoError(t, d.InTx(t.Context(), "test", func(tx *db.Tx) error {
+			return msg.ReceiveTx(tx, []msg.Received{
+				{Source: "queue:a", MessageID: "new", Outcome: "ignored", ReceivedAt: tx.Now},
+				{Source: "queue:a", MessageID: "old", Outcome: "ignored", ReceivedAt: db.At(tx.Now.Add(-time.Hour))},
+			})
+		}))
+		removed := 0
+		for {
+			n, err := msg.Prune(t.Context(), d, 30*time.Minute)
+			require.NoError(t, err)
+			if n == 0 {
+				break
+			}
+			removed += n
+		}
+		require.Equal(t, 151, removed)
+		require.EqualValues(t, 150, count(t, d, "seq = 2"), "not published: kept, however old")
+		known, err := msg.Find(t.Context(), d, msg.ID{Source: "queue:a", MessageID: "new"})
+		require.NoError(t, err)
+		require.NotNil(t, known)
+	})
 }
 
 // BenchmarkRelay publishes b.N outbox rows to quorum queues.

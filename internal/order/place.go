@@ -112,7 +112,7 @@ func (s *Service) place(ctx context.Context, p *placing) (Result, error) {
 // placeLocally runs the stages that need nobody else, under the order's lock. The lock is given back before the gateway
 // is called: a gateway may take longer than any lock lives.
 func (s *Service) placeLocally(ctx context.Context, p *placing) error {
-	if !p.fresh { // nobody else knows a fresh number
+	if !p.fresh { // a fresh number only a double click may know
 		lock, answer := s.Locks.Acquire(ctx, p.orderNo, lockWait)
 		defer lock.Release(ctx)
 		if answer == idem.Busy {

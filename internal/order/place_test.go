@@ -171,11 +171,7 @@ func TestPricesAreOfTheFirstMoment(t *testing.T) {
 		expected = 2 * 1299
 		first, err := b.Place(t.Context(), r)
 		require.NoError(t, err)
-		it, err := b.stock.Get(t.Context(), sku)
-		require.NoError(t, err)
-		it.UnitPrice = 1
-		_, _, err = b.stock.Put(t.Context(), it, nil)
-		require.NoError(t, err)
+		b.reprice(sku, 1)
 		again, err := b.Place(t.Context(), r)
 		require.NoError(t, err)
 		require.Equal(t, first.Order.Items, again.Order.Items)

@@ -181,13 +181,7 @@ func TestAnOrderThatComesInBetween(t *testing.T) {
 	wanted := int64(2 * 1299)
 	r := request(no("ord"), sku, 2)
 	r.ExpectedAmount = &wanted
-	_, res = between(r, func() {
-		it, err := b.stock.Get(t.Context(), sku)
-		require.NoError(t, err)
-		it.UnitPrice = 1
-		_, _, err = b.stock.Put(t.Context(), it, nil)
-		require.NoError(t, err)
-	})
+	_, res = between(r, func() { b.reprice(sku, 1) })
 	require.Equal(t, idem.GuardState, res.Guard)
 	require.Equal(t, wanted, res.Order.Amount)
 	require.EqualValues(t, 96, b.left(sku))
@@ -198,13 +192,7 @@ func TestAnOrderThatComesInBetween(t *testing.T) {
 
 	clicked, wanted := request("", sku, 2), 2 // a double click: the window leads the second one to the number of the first
 	clicked.ExpectedAmount = new(int64(wanted))
-	_, res = between(clicked, func() {
-		it, err := b.stock.Get(t.Context(), sku)
-		require.NoError(t, err)
-		it.UnitPrice = 7
-		_, _, err = b.stock.Put(t.Context(), it, nil)
-		require.NoError(t, err)
-	})
+	_, res = between(clicked, func() { b.reprice(sku, 7) })
 	require.EqualValues(t, wanted, res.Order.Amount)
 	require.EqualValues(t, 94, b.left(sku))
 	b.clean()

@@ -195,6 +195,16 @@ func (b *bundle) sku(price, quantity int64) string {
 	return sku
 }
 
+// reprice changes a SKU's price.
+func (b *bundle) reprice(sku string, price int64) {
+	b.t.Helper()
+	it, err := b.stock.Get(b.t.Context(), sku)
+	require.NoError(b.t, err)
+	it.UnitPrice = price
+	_, _, err = b.stock.Put(b.t.Context(), it, nil)
+	require.NoError(b.t, err)
+}
+
 func (b *bundle) left(sku string) int64 {
 	b.t.Helper()
 	it, err := b.stock.Get(b.t.Context(), sku)
