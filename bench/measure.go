@@ -69,7 +69,7 @@ func (l *lab) measure(ctx context.Context, s setup) (_ sample, err error) {
 	if s.on != onEmbedded {
 		r.pids["mariadbd"] = []int{l.mariadb.PID()}
 	}
-	if s.on == onOrderd || s.on == onEmbedded {
+	if s.on == onOrderd || s.on == onEmbedded || s.hops {
 		if err := l.startReplicas(ctx, s, r); err != nil {
 			return sample{}, err
 		}
@@ -171,7 +171,7 @@ func (l *lab) clients(ctx context.Context, s setup, r *rig) ([]client, error) {
 	connections, each := s.share()
 	for i := range connections {
 		rng := rand.New(rand.NewPCG(l.rng.Uint64(), l.rng.Uint64()))
-		if len(addrs) > 0 {
+		if s.on == onOrderd || s.on == onEmbedded {
 			all = append(all, l.shop.customer(s, l.n, i, rng, addrs))
 			continue
 		}
@@ -184,10 +184,15 @@ func (l *lab) clients(ctx context.Context, s setup, r *rig) ([]client, error) {
 			return all, err
 		}
 		prefix := l.shop.run + "-" + strconv.Itoa(l.n) + "-" + strconv.Itoa(i) + "-"
-		if s.on == onRows {
-			all = append(all, &rows{raw: c, prefix: prefix, rng: rng, group: make([]bought, each)})
-		} else {
+		if s.on == onFloor {
 			all = append(all, &floor{raw: c, prefix: prefix, hot: s.hot, rng: rng})
+			continue
+		}
+		writer := &rows{raw: c, prefix: prefix, rng: rng, group: make([]bought, each)}
+		if s.hops {
+			all = append(all, newHops(writer, l.redis.addr, addrs[0]))
+		} else {
+			all = append(all, writer)
 		}
 	}
 	return all, nil

@@ -50,7 +50,7 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 		return nil, err
 	}
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
-		if err := installMariaDB(ctx, data, me.Username); err != nil {
+		if err := installMariaDB(ctx, data, tmp, me.Username); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,8 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 	return m, m.admin.QueryRowContext(ctx, "SELECT VERSION()").Scan(&m.version)
 }
 
-func installMariaDB(ctx context.Context, data, user string) error {
+// A starting mariadbd removes what it takes for temporary tables left behind, also those of another server in use: hence tmp.
+func installMariaDB(ctx context.Context, data, tmp, user string) error {
 	path, err := testenv.Find("mariadb-install-db")
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func installMariaDB(ctx context.Context, data, user string) error {
 	if err := os.RemoveAll(draft); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, path, "--no-defaults", "--user="+user, "--datadir="+draft,
+	out, err := exec.CommandContext(ctx, path, "--no-defaults", "--user="+user, "--datadir="+draft, "--tmpdir="+tmp,
 		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mariadb-install-db: %w\n%s", err, out)

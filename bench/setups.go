@@ -32,6 +32,7 @@ type setup struct {
 	op        string
 	clients   int
 	grouped   bool     // one connection does the work instead, for as many orders at once as there would be clients
+	hops      bool     // with the calls over the network that a life makes besides
 	hot       bool     // all orders are for one SKU
 	replicas  int      // of orderd
 	vars      []string // settings of orderd, "KEY=value"
@@ -77,10 +78,11 @@ var setups = func() []setup {
 			all = append(all, c)
 		}
 	}
-	add(setup{name: "floor", on: onFloor, op: life}, 1, 16, 64, 256)
-	add(setup{name: "rows", on: onRows, op: life}, 1, 16, 64, 256)
+	add(setup{name: "floor", on: onFloor, op: life}, 1, 16, 32, 64, 256)
+	add(setup{name: "rows", on: onRows, op: life}, 1, 16, 32, 64, 256)
 	add(setup{name: "rows-grouped", on: onRows, op: life, grouped: true}, 16, 64)
-	add(setup{name: "life", on: onOrderd, op: life}, 1, 16, 64, 256)
+	add(setup{name: "rows-hops", on: onRows, op: life, hops: true}, 1)
+	add(setup{name: "life", on: onOrderd, op: life}, 1, 16, 32, 64, 256)
 	add(setup{name: "life-nobatch", on: onOrderd, op: life, vars: []string{noBatch}, refusable: true}, 1, 16, 64, 256)
 	add(setup{name: "floor-hot", on: onFloor, op: life, hot: true}, 256)
 	add(setup{name: "life-hot", on: onOrderd, op: life, hot: true}, 256)

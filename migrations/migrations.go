@@ -1,4 +1,5 @@
-// Package migrations holds the schema, one statement a file, for MySQL (MariaDB, TiDB) and for SQLite.
+// Package migrations holds the schema, one statement a file, for MySQL (MariaDB, TiDB) and for SQLite. Replicas of the release
+// before go on serving on the new schema until they are replaced, so a migration takes away nothing that they still use.
 package migrations
 
 import (

@@ -120,21 +120,13 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	apiServer := httpapi.NewHTTPServer(api, log)
 	ops := httpapi.NewHTTPServer(httpapi.Ops(registry), log)
 	ops.WriteTimeout = 0 // a profile takes its time
-	servers := []*http.Server{apiServer, ops}
-	listeners := []net.Listener{l.api, l.ops}
-	names := []string{"api", "ops"}
+	endpoints := []endpoint{{"api", apiServer, l.api}, {"ops", ops, l.ops}}
 	if builtin != nil {
-		servers, listeners, names = append(servers, sandboxServer(builtin, log)), append(listeners, l.sandbox), append(names, "sandbox")
+		endpoints = append(endpoints, endpoint{"sandbox", sandboxServer(builtin, log), l.sandbox})
 	}
-	var serving errgroup.Group
-	for i := range servers {
-		serving.Go(func() error {
-			if err := servers[i].Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-		fmt.Fprintf(c.out, "listening addr=%s name=%s\n", listeners[i].Addr(), names[i])
+	serving, stop := open(ctx, endpoints)
+	for _, e := range endpoints {
+		fmt.Fprintf(c.out, "listening addr=%s name=%s\n", e.listener.Addr(), e.name)
 	}
 	if s.embedded() {
 		if err := welcome(c.out, auth, l); err != nil {
@@ -145,11 +137,11 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	defer stopWorkers()
 	var working errgroup.Group
 	working.Go(func() error { work(workers, "sweeper", s.WorkerInterval, log, orders.Sweep); return nil })
-	working.Go(func() error { return consume(ctx, broker, orders) }) // stops with the listeners, and the workers after it
+	working.Go(func() error { return consume(stop, broker, orders) }) // stops with the listeners, and the workers after it
 	s.publish(workers, &working, broker, database, m, log)
 	working.Go(func() error { work(workers, "refunds", s.WorkerInterval, log, orders.SendRefunds); return nil })
 
-	<-ctx.Done()
+	<-stop.Done()
 	log.Info("shutting down: no new connections, finishing what is in flight")
 	api.Stop()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
@@ -160,10 +152,32 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	if builtin != nil {
 		err = errors.Join(err, builtin.Close())
 	}
-	for _, server := range servers[1:] { // nobody's money hangs on these: who still reads a profile is cut off
-		err = errors.Join(err, server.Close())
+	for _, e := range endpoints[1:] { // nobody's money hangs on these: who still reads a profile is cut off
+		err = errors.Join(err, e.server.Close())
 	}
 	return errors.Join(err, serving.Wait())
+}
+
+// endpoint is an address that is served.
+type endpoint struct {
+	name     string
+	server   *http.Server
+	listener net.Listener
+}
+
+// open serves endpoints until their servers are closed. The returned context ends with ctx, and also when one of them cannot go
+// on: half a service must not look like a whole one.
+func open(ctx context.Context, endpoints []endpoint) (*errgroup.Group, context.Context) {
+	serving, stop := errgroup.WithContext(ctx)
+	for _, e := range endpoints {
+		serving.Go(func() error {
+			if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("%s: %w", e.name, err)
+			}
+			return nil
+		})
+	}
+	return serving, stop
 }
 
 // openDatabase opens SQLite and brings it up to date, or MySQL, whose schema the operator migrates.
@@ -220,7 +234,7 @@ func readiness(d *db.DB, r *idem.Redis, b msg.Broker) func(context.Context) []ht
 	return func(ctx context.Context) []httpapi.Check {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return []httpapi.Check{{Name: "database", Err: d.Ping(ctx)}, {Name: "migrations", Err: d.CheckSchema(ctx)}, {Name: "redis", Err: r.Ping(ctx), Optional: true},
+		return []httpapi.Check{{Name: "database", Err: d.Ping(ctx)}, {Name: "migrations", Err: d.CheckMigrated(ctx)}, {Name: "redis", Err: r.Ping(ctx), Optional: true},
 			{Name: "broker", Err: b.Ping(ctx), Optional: true}}
 	}
 }

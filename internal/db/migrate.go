@@ -117,24 +117,41 @@ func (d *DB) applied(ctx context.Context) (map[int64]Time, error) {
 	return applied, rows.Err()
 }
 
-// CheckSchema returns an error unless the database has exactly the migrations that this binary knows.
+// CheckSchema returns an error unless the database has exactly the migrations that this binary knows: what is asked for
+// at the start.
 func (d *DB) CheckSchema(ctx context.Context) error {
 	list, err := d.MigrationStatus(ctx)
 	if err != nil {
 		return err
 	}
-	var missing []string
 	for _, m := range list {
-		switch {
-		case m.AppliedAt == nil:
-			missing = append(missing, m.Name)
-		case m.Name == "":
+		if m.Name == "" {
 			err = errors.Join(err, fmt.Errorf("the database has migration %d, which this orderd does not know: "+
 				"a newer one ran `orderd migrate up`; run that version", m.Version))
 		}
 	}
-	if len(missing) > 0 {
-		err = errors.Join(err, fmt.Errorf("the database lacks %d migrations, from %s on: run `orderd migrate up`", len(missing), missing[0]))
+	return errors.Join(err, lacking(list))
+}
+
+// CheckMigrated returns an error while the database lacks migrations that this binary knows. Being ahead is none: whoever
+// is serving while a newer release migrates goes on, until its own turn to be replaced.
+func (d *DB) CheckMigrated(ctx context.Context) error {
+	list, err := d.MigrationStatus(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	return lacking(list)
+}
+
+func lacking(list []Migration) error {
+	var missing []string
+	for _, m := range list {
+		if m.AppliedAt == nil {
+			missing = append(missing, m.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the database lacks %d migrations, from %s on: run `orderd migrate up`", len(missing), missing[0])
+	}
+	return nil
 }

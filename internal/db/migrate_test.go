@@ -37,6 +37,9 @@ func TestMigrate(t *testing.T) {
 		err = d.CheckSchema(ctx)
 		require.ErrorContains(t, err, "migration 999")
 		require.ErrorContains(t, err, "`orderd migrate up`")
+		require.NoError(t, d.CheckMigrated(ctx), "who is serving goes on")
+		exec(t, d, "DELETE FROM goose_db_version WHERE version_id = 1")
+		require.ErrorContains(t, d.CheckMigrated(ctx), "00001_orders.sql")
 	})
 }
 

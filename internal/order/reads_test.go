@@ -1,19 +1,23 @@
 package order_test
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"orderd/internal/db/cut"
 	"orderd/internal/fault"
 	"orderd/internal/fsm"
 	"orderd/internal/idem"
 	"orderd/internal/order"
+	"orderd/internal/testenv"
 )
 
 // traffic notes what a service sends to its database.
@@ -250,5 +254,42 @@ func TestASuccessThatWasRolledBackIsNotKnown(t *testing.T) {
 	require.Equal(t, "applied", out.Result)
 	require.EqualValues(t, 1, b.locks()-locks)
 	require.Equal(t, fsm.Paid, b.get(o.OrderNo).Status)
+	b.clean()
+}
+
+// A twin that waited for the lock while the order was made is told so: it was the lock that kept it from doing the same work.
+func TestATwinWaitedForTheLock(t *testing.T) {
+	t.Parallel()
+	b, w := watched(t)
+	server := testenv.Redis(t)
+	redis, err := idem.Open(idem.Config{Addr: server.Addr}, b.Log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, redis.Close()) })
+	b.Locks = idem.NewLocker(redis, b.metrics, b.Log, idem.LockOptions{})
+	asked := goredis.NewClient(&goredis.Options{Addr: server.Addr})
+	t.Cleanup(func() { require.NoError(t, asked.Close()) })
+
+	r := request(no("ord"), b.sku(1299, 100), 1)
+	var twin errgroup.Group
+	var res order.Result
+	w.before = func() { // the first one has the lock
+		twin.Go(func() (err error) {
+			res, err = b.Place(t.Context(), r)
+			return err
+		})
+		b.eventually(func() error {
+			stats, err := asked.Info(t.Context(), "commandstats").Result()
+			if err == nil && strings.Contains(stats, "cmdstat_set:calls=1,") {
+				err = errors.New("the twin has not asked for the lock")
+			}
+			return err
+		})
+	}
+	first := b.must(b.Place(t.Context(), r))
+	require.NoError(t, twin.Wait())
+	require.True(t, first.Created)
+	require.False(t, res.Created)
+	require.Equal(t, idem.GuardLock, res.Guard)
+	require.Equal(t, first.Order.Payment.PaymentNo, res.Order.Payment.PaymentNo)
 	b.clean()
 }
