@@ -84,12 +84,40 @@ func newDocs() *docs {
 		"img-src 'self' data:", "font-src 'self' data:", "connect-src 'self'",
 		"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
 	}, "; ")
-	return &docs{html: html, policy: policy, assets: asset.FindAllString(html, -1), ui: ui}
+	return &docs{html: html, policy: policy, assets: asset.FindAllString(html, -1), ui: quoteTags(ui)}
 }
 
 func (d *docs) serve(r *request) error {
 	r.Response().Header().Set(echo.HeaderContentSecurityPolicy, d.policy)
 	return answerTagged(r, echo.MIMETextHTMLCharsetUTF8, []byte(d.html))
+}
+
+// quoteTags puts the ETags of assets in quotes, as RFC 9110, section 8.8.3, wants them, and takes the quotes off what clients
+// send back: the library knows of none.
+func quoteTags(assets http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Header.Set("If-None-Match", strings.Trim(strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/"), `"`))
+		assets.ServeHTTP(quoting{w}, r)
+	})
+}
+
+type quoting struct{ http.ResponseWriter }
+
+func (q quoting) WriteHeader(status int) {
+	q.quote()
+	q.ResponseWriter.WriteHeader(status)
+}
+
+func (q quoting) Write(b []byte) (int, error) {
+	q.quote()
+	return q.ResponseWriter.Write(b)
+}
+
+func (q quoting) quote() {
+	if tag := q.Header().Get("ETag"); tag != "" && !strings.HasPrefix(tag, `"`) {
+		q.Header().Set("ETag", `"`+tag+`"`)
+	}
 }
 
 // page is a http.ResponseWriter that keeps what is written.
