@@ -12,7 +12,7 @@ import (
 
 // hops is rows with what an order's life needs besides, each as bare as it can be: three HTTP exchanges with another
 // process, four calls of Redis, and the reads of both transactions. It has no tokens, no signatures, no JSON, no relay, and
-// nothing is decided: with one client, a life cannot be faster than this.
+// nothing is decided: with one client, a life by these statements cannot be faster on this MariaDB.
 type hops struct {
 	*rows
 	redis *redis.Client
@@ -66,6 +66,9 @@ func (h *hops) exchange(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: status %d", h.url, resp.StatusCode)
+	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
 }

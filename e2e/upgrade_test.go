@@ -34,7 +34,7 @@ func TestReplicasGoOnWhileANewerReleaseMigrates(t *testing.T) {
 	schema("DELETE FROM goose_db_version WHERE version_id = 10")
 	a := ready()
 	require.Equal(t, 503, a.Status, a)
-	require.Contains(t, string(a.Body), `"migrations"`)
+	require.Contains(t, string(a.Body), `{"name":"migrations","status":"down"}`)
 	code, out = e.command(t, "serve")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "run `orderd migrate up`")

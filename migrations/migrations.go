@@ -1,5 +1,6 @@
 // Package migrations holds the schema, one statement a file, for MySQL (MariaDB, TiDB) and for SQLite. Replicas of the release
-// before go on serving on the new schema until they are replaced, so a migration takes away nothing that they still use.
+// before go on serving on the new schema until they are replaced, so a migration takes away nothing that they use, and
+// demands nothing that they do not write.
 package migrations
 
 import (

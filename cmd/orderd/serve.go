@@ -142,7 +142,7 @@ func (serveCommand) Run(ctx context.Context, s *Settings, c console) (err error)
 	working.Go(func() error { work(workers, "refunds", s.WorkerInterval, log, orders.SendRefunds); return nil })
 
 	<-stop.Done()
-	log.Info("shutting down: no new connections, finishing what is in flight")
+	log.Info("shutting down: no new connections, finishing what is in flight", "cause", context.Cause(stop))
 	api.Stop()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()

@@ -117,8 +117,8 @@ func (d *DB) applied(ctx context.Context) (map[int64]Time, error) {
 	return applied, rows.Err()
 }
 
-// CheckSchema returns an error unless the database has exactly the migrations that this binary knows: what is asked for
-// at the start.
+// CheckSchema returns an error unless the database has exactly the migrations that this binary knows: what serving
+// and auditing begin with.
 func (d *DB) CheckSchema(ctx context.Context) error {
 	list, err := d.MigrationStatus(ctx)
 	if err != nil {
