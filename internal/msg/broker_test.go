@@ -2,6 +2,7 @@ package msg_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -76,16 +77,21 @@ func (w *world) connect() {
 	require.NoError(w.t, w.channel.Confirm(false))
 }
 
-// command sends a command from outside.
+// command sends a command from outside, as long as the broker refuses it: a queue that has just been declared may be without a
+// leader for a moment.
 func (w *world) command(body string) {
 	w.t.Helper()
 	if w.local != nil {
 		w.local.Send([]byte(body))
 		return
 	}
-	c, err := w.channel.PublishWithDeferredConfirm("", rabbitmq.Commands, true, false, amqp.Publishing{Body: []byte(body), DeliveryMode: amqp.Persistent})
-	require.NoError(w.t, err)
-	require.True(w.t, c.Wait())
+	w.eventually(func() error {
+		c, err := w.channel.PublishWithDeferredConfirm("", rabbitmq.Commands, true, false, amqp.Publishing{Body: []byte(body), DeliveryMode: amqp.Persistent})
+		if err == nil && !c.Wait() {
+			err = errors.New("the broker refused the command")
+		}
+		return err
+	})
 }
 
 // events returns the ids of the next n events that come out, in their order.
