@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,17 +156,20 @@ func explain(t *testing.T, pool *sql.DB, statement string) (faults []string) {
 	columns, err := rows.Columns()
 	require.NoError(t, err)
 	for rows.Next() {
-		var rowCount sql.NullInt64
 		cells := map[string]*sql.NullString{}
 		into := make([]any, len(columns))
 		for i, name := range columns {
 			cells[name] = &sql.NullString{}
-			if into[i] = cells[name]; name == "rows" {
-				into[i] = &rowCount
-			}
+			into[i] = cells[name]
 		}
 		require.NoError(t, rows.Scan(into...))
-		table, access, extra, n := cells["table"].String, cells["type"].String, cells["Extra"].String, rowCount.Int64
+		table, access, extra := cells["table"].String, cells["type"].String, cells["Extra"].String
+		n := 0
+		if rows := cells["rows"].String; rows != "" {
+			first, _, _ := strings.Cut(rows, " ") // "12 (3%)" where MariaDB filters by a second index
+			n, err = strconv.Atoi(first)
+			require.NoError(t, err)
+		}
 		switch {
 		case access == "ALL" && !strings.HasPrefix(table, "<"):
 			faults = append(faults, fmt.Sprintf("reads all of %s (%d rows):", table, n))
