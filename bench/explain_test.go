@@ -165,8 +165,8 @@ func explain(t *testing.T, pool *sql.DB, statement string) (faults []string) {
 		require.NoError(t, rows.Scan(into...))
 		table, access, extra := cells["table"].String, cells["type"].String, cells["Extra"].String
 		n := 0
-		if rows := cells["rows"].String; rows != "" {
-			first, _, _ := strings.Cut(rows, " ") // "12 (3%)" where MariaDB filters by a second index
+		if cell := cells["rows"].String; cell != "" {
+			first, _, _ := strings.Cut(cell, " ") // "12 (3%)" where MariaDB filters by a second index
 			n, err = strconv.Atoi(first)
 			require.NoError(t, err)
 		}

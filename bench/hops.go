@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,12 +15,11 @@ import (
 type hops struct {
 	*rows
 	redis *redis.Client
-	http  *http.Client
 	url   string // of orderd, to be asked only whether it is alive
 }
 
 func newHops(r *rows, redisAddr, orderdAddr string) *hops {
-	return &hops{r, redis.NewClient(&redis.Options{Addr: redisAddr}), &http.Client{Transport: &http.Transport{}}, "http://" + orderdAddr + "/healthz"}
+	return &hops{r, redis.NewClient(&redis.Options{Addr: redisAddr}), "http://" + orderdAddr + "/healthz"}
 }
 
 func (h *hops) warm(ctx context.Context) error {
@@ -57,19 +55,12 @@ func (h *hops) do(stop context.Context) (refused int, err error) {
 }
 
 func (h *hops) exchange(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, http.NoBody)
+	body, err := fetch(ctx, h.url)
 	if err != nil {
 		return err
 	}
-	resp, err := h.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: status %d", h.url, resp.StatusCode)
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
+	defer body.Close()
+	_, err = io.Copy(io.Discard, body)
 	return err
 }
 
@@ -88,6 +79,5 @@ func (h *hops) read(ctx context.Context, query string, args ...any) error {
 
 func (h *hops) close() {
 	h.rows.close()
-	h.http.CloseIdleConnections()
 	_ = h.redis.Close()
 }

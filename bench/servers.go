@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -50,7 +49,11 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 		return nil, err
 	}
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
-		if err := installMariaDB(ctx, data, tmp, me.Username); err != nil {
+		draft := data + ".new" // an interrupted installation must not look like a database
+		if err := errors.Join(os.RemoveAll(draft), testenv.InstallMariaDB(ctx, draft, tmp)); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(draft, data); err != nil {
 			return nil, err
 		}
 	}
@@ -81,24 +84,6 @@ func startMariaDB(ctx context.Context, dir, memory string) (_ *mariadb, err erro
 		return m, fmt.Errorf("mariadbd: %w\n%s", err, logTail(dir, "mariadbd"))
 	}
 	return m, m.admin.QueryRowContext(ctx, "SELECT VERSION()").Scan(&m.version)
-}
-
-// A starting mariadbd removes what it takes for temporary tables left behind, also those of another server in use: hence tmp.
-func installMariaDB(ctx context.Context, data, tmp, user string) error {
-	path, err := testenv.Find("mariadb-install-db")
-	if err != nil {
-		return err
-	}
-	draft := data + ".new" // an interrupted installation must not look like a database
-	if err := os.RemoveAll(draft); err != nil {
-		return err
-	}
-	out, err := exec.CommandContext(ctx, path, "--no-defaults", "--user="+user, "--datadir="+draft, "--tmpdir="+tmp,
-		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
-	}
-	return os.Rename(draft, data)
 }
 
 // stop ends it in order: a large database would take long to recover.

@@ -85,12 +85,27 @@ func database(t testing.TB, server string) string {
 	return cfg.FormatDSN()
 }
 
+// InstallMariaDB makes an empty database in the directory data, whose root has no password. tmp is a directory for temporary
+// tables that no other server uses: a starting mariadbd removes what it takes for left behind.
+func InstallMariaDB(ctx context.Context, data, tmp string) error {
+	install, err := Find("mariadb-install-db")
+	if err != nil {
+		return err
+	}
+	me, err := user.Current()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+me.Username, "--datadir="+data, "--tmpdir="+tmp,
+		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mariadb-install-db: %w\n%s", err, tail(out))
+	}
+	return nil
+}
+
 func startMariaDB(options ...string) (*Server, error) {
 	server, err := Find("mariadbd")
-	if err != nil {
-		return nil, err
-	}
-	install, err := Find("mariadb-install-db")
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +121,15 @@ func startMariaDB(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A starting mariadbd removes what it takes for temporary tables left behind, also those of another server in use.
 	data, tmp := filepath.Join(dir, "data"), filepath.Join(dir, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+me.Username, "--datadir="+data, "--tmpdir="+tmp,
-		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
-	if err != nil {
+	if err := InstallMariaDB(ctx, data, tmp); err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, tail(out))
+		return nil, err
 	}
 	s := &Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
 	s.run = Run{Path: server, Dir: dir, Args: append([]string{
